@@ -100,12 +100,18 @@ class StoredHeaders:
     def with_segment(self, stored: bytes, segment_id: SegmentId, size_bytes: int) -> bytes:
         return with_header(stored, assigned(header_of(stored), segment_id, size_bytes))
 
-    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes:
+    def with_rows(
+        self, properties: bytes, rows: Inserted | Deleted, segment_id: SegmentId
+    ) -> bytes:
         others, header = split_header(properties)
         if isinstance(rows, Deleted):
             return joined(others, with_deletes(header, rows.collection_id, rows.rows))
-        header = header or insert_header(rows.collection_id, rows.partition_id)
-        return joined(others, with_rows(header, rows.rows, rows.size_bytes, rows.segment_id))
+        if header:
+            header = with_rows(header, rows.rows, rows.size_bytes, segment_id)
+        else:
+            ids = rows.collection_id, rows.partition_id, segment_id
+            header = insert_header(*ids, rows.rows, rows.size_bytes)
+        return joined(others, header)
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes:
         field = _FLUSHED_FIELD.get(kind)

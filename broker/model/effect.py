@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.value import value
 
 ALL_PARTITIONS = PartitionId(-1)
 """The partition of deletes, which name none."""
@@ -100,7 +101,7 @@ class AllFlushed:
     """Flushes every segment of the pchannel."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Inserted:
     """Rows of one partition. `segment_id` 0: not assigned. `schema_version` None: unknown.
 
@@ -116,7 +117,7 @@ class Inserted:
     schema_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Deleted:
     """`rows` primary keys were deleted by a message of `size_bytes`.
 

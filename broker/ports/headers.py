@@ -48,10 +48,13 @@ class Headers(Protocol):
         """
         ...
 
-    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes:
+    def with_rows(
+        self, properties: bytes, rows: Inserted | Deleted, segment_id: SegmentId
+    ) -> bytes:
         """A batch's shared properties with these rows in their header, otherwise unchanged.
 
         What the producer's header says beyond them is kept. `batch_effect` has decoded it.
+        `segment_id`: of an insert; 0 for a delete.
         """
         ...
 

@@ -4,10 +4,11 @@ A batch is one insert or delete of as many rows as it has messages. A consumer o
 must find headers that say one row each, so the rows and bytes of the batch are shared out.
 """
 
+from binascii import b2a_base64
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from schemas.encoding.base64_text import base64_text, read_base64
+from schemas.encoding.base64_text import read_base64
 from schemas.encoding.entries import read_entry
 from schemas.encoding.fields import copied, field, fields
 from schemas.encoding.id_list import read_ids
@@ -22,9 +23,21 @@ _ROWS_OF_DELETE: Final = 0x10
 _REMEMBERED_BYTES_MAX: Final = 256
 
 
-def insert_header(collection_id: int, partition_id: int) -> bytes:
-    """A `messages.InsertMessageHeader` that says no more than where the rows belong."""
-    return b"\x08" + varint(collection_id) + field(0x12, b"\x08" + varint(partition_id))
+def insert_header(
+    collection_id: int, partition_id: int, segment_id: int, rows: int, size_bytes: int
+) -> bytes:
+    """A `messages.InsertMessageHeader` of rows in one segment."""
+    collection, partition, segment = _ids_of(collection_id, partition_id, segment_id)
+    # All batches of a segment differ in these alone.
+    counts = b"\x10" + varint(rows) + b"\x18" + varint(size_bytes)
+    length = varint(len(partition) + len(counts) + len(segment))
+    return b"".join((collection, length, partition, counts, segment))
+
+
+@lru_cache(maxsize=1024)
+def _ids_of(collection_id: int, partition_id: int, segment_id: int) -> tuple[bytes, bytes, bytes]:
+    segment = field(0x22, b"\x08" + varint(segment_id))
+    return b"\x08" + varint(collection_id) + b"\x12", b"\x08" + varint(partition_id), segment
 
 
 def with_deletes(header: bytes, collection_id: int, rows: int) -> bytes:
@@ -49,8 +62,10 @@ def split_header(properties: bytes) -> tuple[bytes, bytes]:
 def joined(others: bytes, header: bytes) -> bytes:
     """The entries with this header: the opposite of `split_header`."""
     # Not `write_entry`, which would remember a value that never comes again.
-    text = base64_text(header).encode()
-    return others + field(_ENTRY, b"".join((_HEADER_KEY, varint(len(text)), text)))
+    text = b2a_base64(header, newline=False)
+    length = varint(len(text))
+    size = varint(len(_HEADER_KEY) + len(length) + len(text))
+    return b"".join((others, b"\x1a", size, _HEADER_KEY, length, text))
 
 
 class Shares(NamedTuple):

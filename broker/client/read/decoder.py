@@ -13,7 +13,7 @@ from broker.client.message import Batch, Received
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.core.log.seen_broadcasts import SeenBroadcasts
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
-from broker.model.message import MessageType
+from broker.model.message import SELF_CONTROLLED_TYPES, MessageType
 from broker.model.named_cursor import ChannelPosition
 from schemas.properties.broadcast_header import read_broadcast_id
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
@@ -133,6 +133,9 @@ class Decoder:
             whole=not in_txn,
         )
         if not new or ("_bh" in consumed.properties and self._is_repeat(consumed)):
+            return
+        # No program wrote these; who needs them names their types.
+        if kind in SELF_CONTROLLED_TYPES and self._wanted.types is None:
             return
         if kind == MessageType.COMMIT_TXN:
             messages += self._txn

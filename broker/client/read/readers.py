@@ -78,7 +78,7 @@ class Readers:
 
         `until`: None (never ends), "now" (what is durable when the reader is opened), a cut, or a
         mapping from vchannel to the first id not to read. `types`: the message types to see, None
-        for all. `with_ticks`: yield time ticks as messages too.
+        for all that programs append. `with_ticks`: yield time ticks as messages too.
         `ignore_pause`: start even while an operator has paused consumption.
         """
         self._targets.names(target)
@@ -107,8 +107,8 @@ class Readers:
         (what comes after it), or a cursor or its name, as for `read`; OutOfRange or Unrecoverable
         where retention removed messages behind an id, a tick, a cut or a cursor. `until`: None,
         "now", a time tick, or a cut; the read then ends and is complete. InvalidArgument for a
-        tick from the future. `types`: the message types to see, none for all. `ignore_pause`: start
-        even while an operator has paused consumption.
+        tick from the future. `types`: the message types to see, none for all that programs
+        append. `ignore_pause`: start even while an operator has paused consumption.
         """
         names = self._targets.names(target)
         only = Only(tuple([int(it) for it in types]), ignore_pause=ignore_pause)

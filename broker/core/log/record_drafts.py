@@ -155,7 +155,11 @@ def _record(draft: RecordDraft, tick: TimeTick, end: LogEnd) -> Record:
 
 
 def _part(batch: NewBatch, properties: bytes | None) -> BatchPart:
-    return batch.part if properties is None else replace(batch.part, properties=properties)
+    part = batch.part
+    if properties is None:
+        return part
+    # Not `replace`, which takes four times as long.
+    return BatchPart(properties, part.codec, part.keys, part.producer, part.own)
 
 
 def _answer(

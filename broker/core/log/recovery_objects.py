@@ -255,15 +255,7 @@ class _Step:
             return
         # Effects of one transaction share a tick: the first must not hide the next from `_new_to`.
         self._touched.add(segment_id)
-        self._objects.put_segment(
-            replace(
-                before,
-                rows=before.rows + rows,
-                size_bytes=before.size_bytes + size_bytes,
-                modified_tick=self._tick,
-                tick=self._tick,
-            )
-        )
+        self._objects.put_segment(before.grown(rows, size_bytes, self._tick))
 
     def _create_segment(self, effect: SegmentCreated) -> None:
         before = self._objects.segments.get(effect.segment_id)

@@ -13,7 +13,9 @@ from broker.core.segments.segment_table import CollectionSegments
 from broker.model.batch import BatchPart, NewBatch, payload_bytes
 from broker.model.effect import Deleted, Inserted
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import CollectionId
+from broker.model.ids import SegmentId
+
+NO_SEGMENT = SegmentId(0)
 
 
 def rows_of_batch(
@@ -31,22 +33,17 @@ def rows_of_batch(
         id = said.collection_id or collection.id
         return Deleted(id, count, payload_bytes(batch.sizes, batch.part))
     size_bytes = said.size_bytes or batch.size
+    id, partition_id, version = said.collection_id, said.partition_id, said.schema_version
     if not _is_unsaid(said):
-        return replace(said, rows=count, size_bytes=size_bytes)
-    partition_id = collection.default_partition_id
-    if partition_id is None:
+        return Inserted(id, partition_id, NO_SEGMENT, count, size_bytes, version)
+    default = collection.default_partition_id
+    if default is None:
         return Refusal(
             StreamingCode.UNRECOVERABLE,
             f"collection {collection.id} was created without partitions, so a batch must name one"
             " in its property _h",
         )
-    return replace(
-        said,
-        collection_id=collection.id,
-        partition_id=partition_id,
-        rows=count,
-        size_bytes=size_bytes,
-    )
+    return Inserted(collection.id, default, NO_SEGMENT, count, size_bytes, None)
 
 
 def stored_rows(
@@ -66,4 +63,4 @@ def stored_rows(
 def _is_unsaid(said: Inserted | Deleted) -> bool:
     if isinstance(said, Deleted):
         return not said.collection_id
-    return (said.collection_id, said.partition_id) == (CollectionId(0), 0)
+    return not (said.collection_id or said.partition_id)

@@ -9,7 +9,7 @@ the end of every transaction that holds it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from broker.core.naming import is_control_channel
@@ -36,6 +36,7 @@ from broker.model.effect import (
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PartitionId, SegmentId, TimeTick, TxnId
 from broker.model.message import MessageType, NewMessage
+from broker.value import value
 
 FLUSHES_MAX = 1024
 """Flush messages in one group; the rest wait for the next group."""
@@ -55,6 +56,7 @@ DDL_TYPES = frozenset(
 )
 ROW_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 _OPENS = frozenset({MessageType.CREATE_COLLECTION})
+_ROWS = (Inserted, Deleted)
 
 DecodedEffect = Effect | Refusal | None
 """The decoded effect, or the decoding error; None: no effect."""
@@ -67,7 +69,9 @@ class HeaderWriter(Protocol):
 
     def with_flushed(self, kind: int, stored: bytes, segment_ids: Sequence[SegmentId]) -> bytes: ...
 
-    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes: ...
+    def with_rows(
+        self, properties: bytes, rows: Inserted | Deleted, segment_id: SegmentId
+    ) -> bytes: ...
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes: ...
 
@@ -81,7 +85,7 @@ class InternalMessage:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PlacedMessage:
     """A message in its stored form, and the CreateSegment that must come right before it.
 
@@ -111,10 +115,11 @@ class SegmentAssigner:
         self._chances = chances
         self._due = table.flushable()[:FLUSHES_MAX]
         # Each message with rows creates at most one segment.
-        rows = Inserted | Deleted if table.limits.delete_segments else Inserted
-        self._segments_max = sum(isinstance(it, rows) for it in effects.values())
+        rows = _ROWS if table.limits.delete_segments else Inserted
+        self._segments_max = sum([isinstance(it, rows) for it in effects.values()])
         self._tick = TimeTick(0)
         self._next_id = 0
+        self._newest: tuple[int, DecodedEffect] = (-1, None)
 
     @property
     def records_due(self) -> int:
@@ -171,10 +176,16 @@ class SegmentAssigner:
     def _rows(self, index: int, message: NewMessage) -> DecodedEffect:
         """The effect of a message; that of a batch depends on the collection of its vchannel."""
         effect = self.effects[index]
-        if not isinstance(message, NewBatch) or not isinstance(effect, Inserted | Deleted):
+        if not isinstance(message, NewBatch) or not isinstance(effect, _ROWS):
             return effect
+        # Asked for the refusal and again for the placement, with nothing in between.
+        if self._newest[0] == index:
+            return self._newest[1]
         collection = self._table.collections.get(message.vchannel)
-        return effect if collection is None else rows_of_batch(message, effect, collection)
+        if collection is not None:
+            effect = rows_of_batch(message, effect, collection)
+        self._newest = index, effect
+        return effect
 
     def _rows_refusal(self, message: NewMessage, effect: Effect | None) -> Refusal | None:
         assert isinstance(effect, Inserted | Deleted), effect
@@ -211,8 +222,9 @@ class SegmentAssigner:
     ) -> PlacedMessage:
         if isinstance(effect, Deleted):
             self._table.deleted_rows += effect.rows
-            is_batch = isinstance(message, NewBatch)
-            body = self._headers.with_rows(_stored(message), effect) if is_batch else message.body
+            body = message.body
+            if isinstance(message, NewBatch):
+                body = self._headers.with_rows(message.part.properties, effect, SegmentId(0))
             if not self._table.limits.delete_segments:
                 return PlacedMessage(body)
             rows, size_bytes = effect.rows, effect.size_bytes
@@ -224,9 +236,9 @@ class SegmentAssigner:
         segment, created = self._room(message, effect.partition_id, effect.rows, size_bytes)
         self._table.grow(segment, effect.rows, size_bytes, self._tick, txn_id)
         if isinstance(message, NewBatch):
-            rows_there = replace(effect, segment_id=segment.id)
-            return PlacedMessage(self._headers.with_rows(_stored(message), rows_there), created)
-        body = self._headers.with_segment(message.body, segment.id, size_bytes)
+            body = self._headers.with_rows(message.part.properties, effect, segment.id)
+        else:
+            body = self._headers.with_segment(message.body, segment.id, size_bytes)
         return PlacedMessage(body, created)
 
     def _room(
@@ -318,22 +330,18 @@ def segment_assigner(
 
     Almost free on a pchannel without collections.
     """
-    kinds = {message.type for message in messages}
-    if table.idle and _OPENS.isdisjoint(kinds):
+    if table.idle and _OPENS.isdisjoint([message.type for message in messages]):
         return None
-    # A collection may be created and filled in the same group.
-    known = {it.vchannel for it in messages if it.type == MessageType.CREATE_COLLECTION}
-    known |= {vchannel for vchannel in {it.vchannel for it in messages} if table.is_ours(vchannel)}
-    by_type = table.required or not kinds <= ROW_TYPES
+    created: set[str] = set()
+    effects: dict[int, DecodedEffect] = {}
+    for index, message in enumerate(messages):
+        if message.type == MessageType.CREATE_COLLECTION:
+            # A collection may be created and filled in the same group.
+            created.add(message.vchannel)
+        if _concerns(table, message, created):
+            effects[index] = read(message)
     # Sealed segments may be due for their Flush, whatever the messages are.
-    if not (known or by_type or table.sealed):
-        return None
-    effects = {
-        index: read(message)
-        for index, message in enumerate(messages)
-        if _concerns(table, message, known)
-    }
-    return SegmentAssigner(table, effects, headers, chances)
+    return SegmentAssigner(table, effects, headers, chances) if effects or table.sealed else None
 
 
 def _stored(message: NewMessage) -> bytes:
@@ -341,12 +349,14 @@ def _stored(message: NewMessage) -> bytes:
     return message.part.properties if isinstance(message, NewBatch) else message.body
 
 
-def _concerns(table: SegmentTable, message: NewMessage, known: set[str]) -> bool:
-    """Whether its header must be read."""
-    ours = message.vchannel in known
-    if message.type in ROW_TYPES:
-        return ours or table.required
-    if message.type == MessageType.FLUSH_ALL:
+def _concerns(table: SegmentTable, message: NewMessage, created: set[str]) -> bool:
+    """Whether its header must be read. `created`: vchannels whose creation came before it."""
+    kind, vchannel = message.type, message.vchannel
+    if kind in ROW_TYPES:
+        return table.required or table.is_ours(vchannel) or vchannel in created
+    if kind == MessageType.FLUSH_ALL:
         return True
+    if kind not in DDL_TYPES or not (vchannel in created or table.is_ours(vchannel)):
+        return False
     # Copies on the control channel inform watchers of all collections; they change no segment here.
-    return message.type in DDL_TYPES and ours and not is_control_channel(message.vchannel)
+    return not is_control_channel(vchannel)

@@ -26,7 +26,7 @@ from broker.edge.rpc.stream_meters import StreamMeter
 from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
-from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
+from broker.model.message import SELF_CONTROLLED_TYPES, ClosedTick, Delivered, DeliveredInTxn
 from broker.model.position import (
     DeliverFilter,
     DeliverPolicy,
@@ -75,6 +75,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
     credit_bytes = sum([it.credit_bytes for it in requests])
     stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes)
     stream.rows = rows
+    stream.types_given = bool(wanted.types)
     scanner = ScannerProxy(directory, opening, opened.scanner)
     with call.meters.consuming(channel.name) as meter:
         stream.meter = meter
@@ -87,6 +88,7 @@ class ReadStream:
     def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
         self.meter = StreamMeter()
         self.rows: RowProjection | None = None
+        self.types_given = False
         self._stream = stream
         self._until = until
         self._credit_bytes = credit_bytes
@@ -173,6 +175,9 @@ class ReadStream:
         return found + _transaction(members), False
 
     def _slice(self, part: RecordSlice) -> list[Sequence[bytes]]:
+        # No program wrote these; who needs them names their types.
+        if not self.types_given and part.record.kind in SELF_CONTROLLED_TYPES:
+            return []
         batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
         return [] if batch is None else [read_batch(batch)]
 

@@ -281,7 +281,7 @@ def test_a_batch_without_a_header_says_nothing_and_gets_one() -> None:
     said = HEADERS.batch_effect(MessageType.INSERT, _properties())
     assert said == Inserted(CollectionId(0), PartitionId(0), SegmentId(0), 0, 0, None)
     rows = Inserted(COLLECTION, PARTITION, SEGMENT, 3, 40, None)
-    stored = HEADERS.with_rows(_properties(), rows)
+    stored = HEADERS.with_rows(_properties(), rows, SEGMENT)
     assert stored == GOLDEN_BATCH
     assert HEADERS.batch_effect(MessageType.INSERT, stored) == rows
 
@@ -296,13 +296,13 @@ def test_a_batch_with_a_header_keeps_what_else_it_says() -> None:
     said = HEADERS.batch_effect(MessageType.INSERT, sent)
     assert said == Inserted(COLLECTION, PARTITION, SegmentId(0), 0, 0, 2)
     rows = Inserted(COLLECTION, PARTITION, SEGMENT, 3, 40, 2)
-    assert HEADERS.batch_effect(MessageType.INSERT, HEADERS.with_rows(sent, rows)) == rows
+    assert HEADERS.batch_effect(MessageType.INSERT, HEADERS.with_rows(sent, rows, SEGMENT)) == rows
 
 
 def test_a_batch_of_deletes_has_a_header_of_its_own_type() -> None:
     said = HEADERS.batch_effect(MessageType.DELETE, _properties())
     assert said == Deleted(CollectionId(0), 0)
-    stored = HEADERS.with_rows(_properties(), Deleted(COLLECTION, 3, 40))
+    stored = HEADERS.with_rows(_properties(), Deleted(COLLECTION, 3, 40), SegmentId(0))
     assert messages.DeleteMessageHeader.parse(header_of(stored)) == messages.DeleteMessageHeader(
         collection_id=7, rows=3
     )

@@ -24,7 +24,7 @@ OTHERS = {"_t": "2", "_v": "1", "_vc": "p_0_7v0", "tidemark.schema": "3", "mine"
 
 
 def stamped(messages: int, size_bytes: int, segment: int = 9) -> bytes:
-    header = with_rows(insert_header(7, 8), messages, size_bytes, segment)
+    header = insert_header(7, 8, segment, messages, size_bytes)
     return joined(shared_properties(OTHERS.items()), header)
 
 
@@ -69,10 +69,9 @@ def test_a_header_is_split_from_the_other_properties_and_joined_again(
 def test_a_header_that_the_log_did_not_write_stays_as_it_is() -> None:
     for header in (
         b"",
-        insert_header(7, 8),
         bytes(generated.InsertMessageHeader(collection_id=7)),
-        with_rows(insert_header(7, 8), 2, 40),  # no segment
-        with_rows(insert_header(7, 8), 3, 40, 9),  # of another number of rows
+        insert_header(7, 8, 0, 2, 40),  # no segment
+        insert_header(7, 8, 9, 3, 40),  # of another number of rows
     ):
         sent = joined(b"", header)
         assert insert_shares(sent, 2).of(0) == insert_shares(sent, 2).of(1) == sent

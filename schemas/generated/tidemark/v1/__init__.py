@@ -2360,7 +2360,8 @@ class ReadOpen(betterproto2.Message):
 
     types: "list[int]" = betterproto2.field(7, betterproto2.TYPE_INT32, repeated=True)
     """
-    Only these values of milvus.proto.messages.MessageType; none: all.
+    Only these values of milvus.proto.messages.MessageType; none: all but those that the log itself
+    writes (CreateSegment, Flush).
     """
 
     rows: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)

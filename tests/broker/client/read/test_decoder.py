@@ -28,9 +28,10 @@ def time_tick(id: int, tick: int) -> bytes:
     return consume_time_tick(id, tick, id, 1, False, 1)
 
 
-def read(*frames: bytes) -> tuple[list[int], bool]:
+def read(*frames: bytes, types: frozenset[int] | None = None) -> tuple[list[int], bool]:
     """The ids delivered, and whether the read is done."""
-    wanted = MessageFilter(PChannelName(V0.rpartition("_")[0]), VChannelName(V0), end=END)
+    pchannel = PChannelName(V0.rpartition("_")[0])
+    wanted = MessageFilter(pchannel, VChannelName(V0), types=types, end=END)
     decoder = Decoder(wanted, VChannelProgress(FromAll()))
     ids: list[int] = []
     for each in frames:
@@ -39,6 +40,12 @@ def read(*frames: bytes) -> tuple[list[int], bool]:
         if decoder.done:
             break
     return ids, decoder.done
+
+
+def test_what_the_log_itself_writes_is_read_by_those_who_name_its_type() -> None:
+    frames = frame(1, 10, _t="10"), frame(2, 20), frame(3, 30, _t="4"), frame(4, 40, _t="5")
+    assert read(*frames) == ([2, 4], False)
+    assert read(*frames, types=frozenset({2, 4, 10})) == ([1, 2, 3, 4], False)
 
 
 def test_a_read_ends_before_its_end_id() -> None:

@@ -108,8 +108,10 @@ class Book:
         said = effect.size_bytes or size_bytes
         return self.body(replace(effect, segment_id=segment_id, size_bytes=said))
 
-    def with_rows(self, properties: bytes, rows: Inserted | Deleted) -> bytes:
-        body = self.body(rows)
+    def with_rows(
+        self, properties: bytes, rows: Inserted | Deleted, segment_id: SegmentId
+    ) -> bytes:
+        body = self.body(replace(rows, segment_id=segment_id))
         self.before[body] = self.meanings[properties]
         return body
 
