@@ -74,6 +74,13 @@ class Truncation(Actor[TruncateLogs]):
 
     async def receive(self, batch: Sequence[Envelope[TruncateLogs]]) -> None:
         """Look once, however many timers are due."""
+        # The default: nothing is ever due, so that an idle broker does nothing here.
+        if not self._rule.now.keeps_all or self._rule.removals:
+            await self._look()
+        for envelope in batch:
+            envelope.reply(None)
+
+    async def _look(self) -> None:
         now_ms = self._clock.wall_ms()
         channels = {it.channel.name: it for it in self._node.open_channels.all() if _removes(it)}
         due = {name: self._due(it, now_ms) for name, it in channels.items()}
@@ -83,8 +90,6 @@ class Truncation(Actor[TruncateLogs]):
         for name, it in held.items():
             removals[name] = await self._decide(it, known, now_ms)
         await self._remove(due, removals, asked=known is not None)
-        for envelope in batch:
-            envelope.reply(None)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """What was removed without asking; and why nobody could be asked, if so."""
