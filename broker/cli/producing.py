@@ -136,12 +136,10 @@ class _Producing:
 
     async def _schema(self) -> Any:
         """The schema of the target; None when it takes messages."""
-        (vchannels,) = (await self._client.collections.resolve([self._target])).values()
-        for each in await self._client.collections.list():
-            if set(vchannels) <= set(each.vchannels):
-                # Without a schema it needs no pyarrow.
-                return each.schema and await self._client.collections.schema(each.name)
-        return None
+        collections = self._client.collections
+        name = (await collections.targets.current(self._target)).rows_of
+        # Without a schema it needs no pyarrow.
+        return None if name is None else await collections.schema(name)
 
     async def _append_lines(self, source: InputFile, skip: int) -> AsyncIterator[None]:
         size = self._options.batch

@@ -17,9 +17,8 @@ from broker.client.errors import BadTarget, TidemarkError
 from broker.client.read.cursor_reader import CursorReader
 from broker.client.read.deliveries import Source, UnackedBatch
 from broker.client.read.scanner import BatchScanner
-from broker.core.naming import collection_id_of
 from broker.model.ids import TimeTick
-from schemas.arrow.columns import arrow, decode_schema
+from schemas.arrow.columns import arrow
 from schemas.arrow.ipc import BadArrow
 from schemas.arrow.values import counted, number, text
 
@@ -198,21 +197,16 @@ class RowScanner:
 
 async def schema_of_targets(collections: Collections, names: Iterable[str]) -> Any:
     """The schema of the one collection that all names belong to. Raises BadTarget."""
-    known = await collections.list()
-    found = {
-        each.id: each
-        for name in names
-        for each in known
-        if each.name == name or each.id == collection_id_of(name)
-    }
-    schemas = [each.schema for each in found.values() if each.schema is not None]
-    if len(found) != 1 or not schemas:
+    wanted = list(names)
+    found = {(await collections.targets.current(name)).rows_of for name in wanted}
+    name = found.pop() if len(found) == 1 else None
+    if name is None:
         raise BadTarget(
-            f"{list(names)} do not belong to one collection with a schema; create one with"
+            f"{wanted} do not belong to one collection with a schema; create one with"
             " collections.create(name, schema=...), or pass the schema"
         )
     _arrow()
-    return decode_schema(schemas[0].arrow)
+    return await collections.schema(name)
 
 
 def _arrow() -> Any:
