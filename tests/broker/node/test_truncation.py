@@ -220,6 +220,8 @@ def test_a_transaction_that_was_open_at_the_tick_of_a_holder_stays_whole() -> No
             assert isinstance(began, AppendedInTxn)
             context = began.txn
             await world.append(message("body", txn=context))
+            for _ in range(12):  # so that it ends in another segment than it began in
+                await world.append(message("x" * 100, shard=1))
             (between,) = appended(await world.append(message("between", shard=1)))
             holds.hold("at the tick", tick=between.tick, bytes_max=1 << 30)
             await world.append(message("", kind=MessageType.COMMIT_TXN, txn=context))
