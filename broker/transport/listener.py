@@ -253,15 +253,15 @@ class PeerConnection(H2Protocol):
     def _holds_too_much(self) -> bool:
         """Whether a limit is exceeded; a frame that is too large is refused at its header."""
         assert self._transport is not None
+        if self._transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
+            return True
         incoming = self.connection._connection.incoming_buffer
+        if not (incoming._data or incoming._headers_buffer):
+            return False  # the usual case: nothing is unfinished
         # h2 refuses a large frame only once it has arrived whole; its header has 9 bytes.
         announced = int.from_bytes(incoming._data[:3], "big") if len(incoming._data) >= 9 else 0
         headers = sum([len(frame.data) for frame in incoming._headers_buffer])
-        return (
-            announced > HTTP_FRAME_BYTES_MAX
-            or headers > HEADER_BLOCK_BYTES_MAX
-            or self._transport.get_write_buffer_size() > self._limits.unsent_bytes_max
-        )
+        return announced > HTTP_FRAME_BYTES_MAX or headers > HEADER_BLOCK_BYTES_MAX
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -68,10 +68,11 @@ class NumberedProducers:
 
     def learn(self, run: ProducedBatch) -> None:
         """The batch was stored. Earlier ones are skipped; after a gap the producer starts anew."""
-        if run.last_tick > self.tick:
+        last_tick = run.last_tick
+        if last_tick > self.tick:
             self._add(run)
-            self._forget(run.last_tick)
-            self.tick = run.last_tick
+            self._forget(last_tick)
+            self.tick = last_tick
 
     def replay(self, record: Record) -> None:
         """Learn from a record of the log; one without a producer is skipped."""
@@ -85,9 +86,10 @@ class NumberedProducers:
 
     def _add(self, run: ProducedBatch) -> None:
         runs = self._runs.pop(run.producer, None)
-        if runs is None or run.sequence > runs[-1].next_sequence:
-            runs = deque(maxlen=self._limits.runs_max)
-        if not runs or run.next_sequence > runs[-1].next_sequence:
+        expected = 0 if runs is None else runs[-1].next_sequence
+        if runs is None or run.sequence > expected:
+            runs = deque((run,), maxlen=self._limits.runs_max)
+        elif run.next_sequence > expected:
             runs.append(run)
         self._runs[run.producer] = runs  # popped and inserted again: in order of last activity
 

@@ -86,7 +86,7 @@ def sequence(
         group.admit(index, message)
     drafts = [
         *flushes,
-        *rollback_drafts(transactions.take_expired(due)),
+        *(rollback_drafts(transactions.take_expired(due)) if due else ()),
         *group.drafts,
         *group.begins,
     ]

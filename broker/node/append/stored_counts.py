@@ -15,13 +15,18 @@ class StoredCounts:
 
     def __init__(self, data: Sequence[Record], collections: Collection[str]) -> None:
         """`collections`: vchannels whose rows the segment table counts, from their headers."""
-        self._messages = sum([len(record.sizes) for record in data])
-        self._bytes = sum([len(record.body) for record in data])
-        inserts = [record for record in data if record.kind == MessageType.INSERT]
-        self._insert_bytes = sum([len(record.body) for record in inserts])
-        self._insert_rows = _rows(inserts, collections)
-        deletes = [record for record in data if record.kind == MessageType.DELETE]
-        self._delete_rows = _rows(deletes, collections)
+        self._messages = self._bytes = 0
+        self._insert_bytes = self._insert_rows = self._delete_rows = 0
+        for record in data:
+            count, size = len(record.sizes), len(record.body)
+            rows = 0 if record.vchannel in collections else count
+            self._messages += count
+            self._bytes += size
+            if record.kind == MessageType.INSERT:
+                self._insert_bytes += size
+                self._insert_rows += rows
+            elif record.kind == MessageType.DELETE:
+                self._delete_rows += rows
 
     def add_to(
         self,
@@ -47,7 +52,3 @@ class StoredCounts:
                     session.context.id >> TICK_LOGICAL_BITS
                 )
                 meter.txn_ended(session.state.value.replace(" ", "_"), took_ms / 1000)
-
-
-def _rows(records: Iterable[Record], collections: Collection[str]) -> int:
-    return sum([len(it.sizes) for it in records if it.vchannel not in collections])

@@ -91,6 +91,8 @@ class Tail:
         if "" in names:  # a record of the whole pchannel, such as a tick
             self.wake_all()
             return
+        if not self._waiting:
+            return
         for name in ("", *names):  # "": Scanners that read all vchannels
             self._wake(self._waiting.pop(name, {}))
 
