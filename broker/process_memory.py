@@ -1,9 +1,12 @@
 """How much memory this process uses and may use, read from the kernel."""
 
+import ctypes
 import os
 import resource
 import sys
 from pathlib import Path
+
+from anyio import to_thread
 
 KIB = 1024
 
@@ -28,6 +31,41 @@ class ProcessMemory:
         except (OSError, ValueError, IndexError):
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             return peak if sys.platform == "darwin" else peak * KIB
+
+    def unused_bytes(self) -> int:
+        """Free blocks of glibc's allocator; 0 with another one."""
+        return 0 if _LIBC is None else _LIBC.mallinfo2().fordblks
+
+    async def trim(self) -> None:
+        """Return free pages to the kernel, also those between blocks in use."""
+        if _LIBC is not None:
+            await to_thread.run_sync(_LIBC.malloc_trim, 0)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, if it is a glibc of 2.33 or later."""
+    libc = ctypes.CDLL(None)
+    try:
+        libc.mallinfo2.restype = _Mallinfo2
+        libc.malloc_trim.argtypes = [ctypes.c_size_t]
+    except AttributeError:
+        return None
+    return libc
+
+
+_LIBC = _glibc()
 
 
 def _cgroup_limits(root: Path) -> list[int]:

@@ -1,6 +1,10 @@
-"""Seals segments of collections while the node is short of memory, the largest first.
+"""Seals segments of collections while the node is short of memory, and returns what is unused.
 
-It compares all pchannels and the memory of the process; the Appenders do the sealing.
+It compares all pchannels and the memory of the process, and has the Appenders seal the largest
+segments first.
+
+Why unused memory has to be returned: after a load the allocator keeps the pages of all that was
+freed, hundreds of megabytes, because a few small blocks among them are still in use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +23,10 @@ class LookAtMemory:
     """A timer: check whether segments must be sealed to free memory."""
 
 
+UNUSED_BYTES_MIN = 16 << 20
+"""Less is not worth a trim: the process will need it soon."""
+
+
 class MemoryWatch(Actor[LookAtMemory]):
     """See the module."""
 
@@ -26,7 +34,9 @@ class MemoryWatch(Actor[LookAtMemory]):
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
-        self._sealed = 0
+        self._sealed = self._trims = 0
+        self._unused_bytes = 0
+        """What was unused at the last look."""
         self._quiet_until_s = 0.0
 
     async def started(self, context: Context[LookAtMemory]) -> None:
@@ -35,7 +45,26 @@ class MemoryWatch(Actor[LookAtMemory]):
         context.on_beat(self._node.limits.memory_look_s, LookAtMemory())
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
-        """Check once, however many timers are due. Free on a node without collections."""
+        """Check once, however many timers are due."""
+        await self._return_unused()
+        self._seal_for_memory()
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """How many segments were sealed for memory, and how often unused memory was returned."""
+        return {"sealed": self._sealed, "trims": self._trims}
+
+    async def _return_unused(self) -> None:
+        """Return what was unused at two looks in a row: under load it is used again at once."""
+        memory = self._node.memory
+        unused_bytes, before = memory.unused_bytes(), self._unused_bytes
+        self._unused_bytes = unused_bytes
+        if min(unused_bytes, before) >= UNUSED_BYTES_MIN:
+            await memory.trim()
+            self._trims += 1
+            self._unused_bytes = 0
+
+    def _seal_for_memory(self) -> None:
+        """Seal when there is a reason to. Free on a node without collections."""
         channels = [it for it in self._node.open_channels.all() if it.segments.growing_bytes]
         if not channels:
             return
@@ -52,10 +81,6 @@ class MemoryWatch(Actor[LookAtMemory]):
         if why is SealReason.NODE_MEMORY:  # memory shrinks a while after the sealing
             self._quiet_until_s = now_s + limits.memory_pause_s
         self._seal(channels, why, growing_bytes_max)
-
-    def statistics(self) -> Mapping[str, int | float | str]:
-        """How many segments were sealed for memory."""
-        return {"sealed": self._sealed}
 
     def _seal(
         self, channels: Sequence[OpenChannel], why: SealReason, growing_bytes_max: int

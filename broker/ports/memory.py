@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Memory(Protocol):
-    """Both calls take microseconds and never raise."""
+    """The plain calls take microseconds. None raises."""
 
     def total_bytes(self) -> int:
         """What the process may use: the machine's memory, or the limit of its container."""
@@ -12,4 +12,12 @@ class Memory(Protocol):
 
     def process_bytes(self) -> int:
         """What the process uses now."""
+        ...
+
+    def unused_bytes(self) -> int:
+        """What the allocator holds of this, free and not returned to the system; 0 if unknown."""
+        ...
+
+    async def trim(self) -> None:
+        """Return unused memory to the system."""
         ...

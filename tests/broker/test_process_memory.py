@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from broker.process_memory import ProcessMemory
 
 
@@ -30,3 +32,18 @@ def test_where_the_kernel_does_not_tell_the_peak_is_taken(tmp_path: Path) -> Non
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/statm").write_text("nonsense")
     assert ProcessMemory(tmp_path).process_bytes() > 1 << 20
+
+
+async def test_what_was_freed_between_blocks_in_use_is_returned_to_the_system() -> None:
+    memory = ProcessMemory()
+    blocks = [bytes(2000) for _ in range(40_000)]
+    full, unused = memory.process_bytes(), memory.unused_bytes()
+    del blocks[1::2], blocks[: len(blocks) // 2]
+    kept = blocks[::10]
+    blocks.clear()
+    if memory.unused_bytes() == 0:
+        pytest.skip("the allocator of this system does not say what it holds")
+    assert memory.unused_bytes() - unused > 60 << 20
+    await memory.trim()
+    assert full - memory.process_bytes() > 40 << 20
+    assert len(kept) == 1000

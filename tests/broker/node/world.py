@@ -106,6 +106,15 @@ class MemoryFake:
     total: int = 1 << 30
     process: int = 0
     looks: int = 0
+    unused: int = 0
+    trims: int = 0
+
+    def unused_bytes(self) -> int:
+        return self.unused
+
+    async def trim(self) -> None:
+        self.trims += 1
+        self.unused = 0
 
     def total_bytes(self) -> int:
         self.looks += 1
