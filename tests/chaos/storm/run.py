@@ -20,7 +20,7 @@ from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.sabotages import planted_in_clients
-from tests.chaos.storm.workload import PLACED, Workload, schema_of_rows
+from tests.chaos.storm.workload import PLACED, Workload, creation_of_rows, schema_of_rows
 
 START_S = 120.0
 CALM_S = 60.0
@@ -111,6 +111,9 @@ async def run_storm(options: Options, folder: Path) -> Report:
                 logs = [await clients.enter_async_context(connect(it)) for it in (a, b, a, b)]
                 storm = Storm(cluster, folder, logs[3], recorder)
                 made = await logs[1].collections.create("rows", shards=2, schema=schema_of_rows())
+                for vchannel in made.vchannels:
+                    # From here on rows are placed in segments, and recovered with them.
+                    await logs[1].raw_append(vchannel, creation_of_rows())
                 vchannels = *options.vchannels, *made.vchannels
                 load = Workload(logs[1], logs[0], recorder, vchannels, made.vchannels, options.seed)
                 readers = Readers(logs[2], recorder, vchannels, made.vchannels, options.seed)

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from broker.client import (
     Client,
+    Message,
     OutcomeUnknown,
     ResourceKey,
     TidemarkError,
@@ -23,6 +24,8 @@ from broker.client import (
 )
 from broker.client.errors import BadTarget, NoSuchVChannel, SchemaVersionMismatch
 from broker.client.txn.stage import StagedPart
+from broker.model.message import MessageType
+from schemas.generated.milvus.proto import messages
 from tests.chaos.storm.history import CutTaken, Operation, Outcome, Place
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
 
@@ -339,6 +342,12 @@ class Workload:
 
 def schema_of_rows() -> Any:
     return pa.schema([pa.field(NAME, pa.string()), pa.field("size", pa.int64())])
+
+
+def creation_of_rows() -> Message:
+    """What Milvus appends to make a vchannel a collection's."""
+    header = messages.CreateCollectionMessageHeader(collection_id=7000, partition_ids=[7001])
+    return Message(b"", type=MessageType.CREATE_COLLECTION, header=bytes(header))
 
 
 def rows_of(names: Sequence[str]) -> Any:
