@@ -1,6 +1,7 @@
 """The Spark sink against a real broker: every row once, whatever is tried again."""
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -13,7 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from broker.client import Client, Received
+from broker.client import Client, Message, Received
+from broker.model.message import MessageType
+from schemas.generated.milvus.proto import messages
+from schemas.properties.keys import HEADER
 from tests.broker_process import BrokerProcess
 from tests.spark.conftest import WithClient, run_with_client
 from tests.spark.test_source import Fill, finish, stream, values
@@ -134,6 +138,42 @@ def test_rows_of_a_collection_come_out_as_rows(
     assert rows["id"].to_pylist() == list(range(30_000))
     assert rows["text"].to_pylist() == [f"t{number}" for number in range(30_000)]
     assert len(set(rows["_vchannel"].to_pylist())) == 2
+
+
+def test_a_collection_that_milvus_announced_takes_rows_and_messages(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    create: Callable[..., None],
+    with_client: WithClient,
+) -> None:
+    create("sink_announced", shards=2)
+    create("sink_announced_rows", shards=2, schema=SCHEMA)
+
+    async def announce(log: Client) -> None:
+        header = messages.CreateCollectionMessageHeader(collection_id=8000, partition_ids=[8001])
+        created = Message(b"", type=MessageType.CREATE_COLLECTION, header=bytes(header))
+        for name in ("sink_announced", "sink_announced_rows"):
+            for vchannel in (await log.collections.get(name)).vchannels:
+                await log.raw_append(vchannel, created)
+
+    with_client(announce)
+    frame = spark.range(200)
+    write(frame.selectExpr("cast(id as string) value"), broker, topic="sink_announced")
+    write(frame.selectExpr("id", "'t' text"), broker, topic="sink_announced_rows")
+    found: list[Received] = []
+
+    async def read_back(log: Client) -> None:
+        for name in ("sink_announced", "sink_announced_rows"):
+            inserts = log.read(name, until="now", types=[MessageType.INSERT])
+            found.extend([it async for it in inserts.messages()])
+
+    with_client(read_back)
+    plain = sorted(int(it.payload) for it in found if not it.payload.startswith(b"{"))
+    rows = sorted(json.loads(it.payload)["id"] for it in found if it.payload.startswith(b"{"))
+    assert plain == rows == list(range(200))
+    for it in found:
+        header = messages.InsertMessageHeader.parse(HEADER.need(it.tags))
+        assert [(part.partition_id, part.rows) for part in header.partitions] == [(8001, 1)]
 
 
 @pytest.mark.parametrize("how", ["killed", "raises"])
