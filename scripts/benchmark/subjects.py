@@ -14,6 +14,8 @@ import uvloop
 from benchmark import names
 from benchmark.baselines import disk
 from benchmark.baselines.jetstream import JetStream
+from benchmark.baselines.kafka_server import NAME as KAFKA
+from benchmark.baselines.kafka_topics import FLUSH, KafkaTopic
 from benchmark.baselines.redis_streams import RedisStreams
 from benchmark.load.pace import Pace
 from benchmark.measures.batches import Batches
@@ -25,6 +27,7 @@ from benchmark.measures.latency import Latency
 from benchmark.measures.milvus_protocol import MilvusProtocol
 from benchmark.measures.properties import Properties
 from benchmark.measures.transactions import Transactions
+from benchmark.processes import Server
 from benchmark.results.figures import RESIDENT, Round, Series
 from benchmark.results.questions import (
     AS_IT_COMES,
@@ -39,7 +42,7 @@ from benchmark.results.questions import (
     many_channels,
     txns_of,
 )
-from benchmark.servers import NATS, REDIS, Server, Servers
+from benchmark.servers import NATS, REDIS, Servers
 from broker.client import Durability
 
 RUN_S_MAX = 120
@@ -99,6 +102,8 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     for name, setting in [(f"NATS {it}", it) for it in NATS]:
         if name in servers.there:
             yield from _nats(servers.there[name], setting, amount)
+    if KAFKA in servers.there:
+        yield from _kafka(servers.there[KAFKA], amount)
     milvus, batches = MilvusProtocol(ours.address), Batches(ours.address)
     go = GoClients(ours.address)
     yield from _latencies(ours, amount)
@@ -150,6 +155,20 @@ def _nats(server: Server, setting: str, amount: Amount) -> Iterator[Subject]:
         yield Subject(Series("NATS push, in order", "read", BEFORE), read, server)
     paced = _looped(partial(stream.at_pace, Pace(APPEND_RATE, amount.seconds)))
     yield Subject(Series(f"{name}, {APPEND_RATE:,} msg/s", PACED, synced), paced, server)
+
+
+def _kafka(server: Server, amount: Amount) -> Iterator[Subject]:
+    for flush in FLUSH:
+        topic = KafkaTopic(server.address, flush)
+        synced = "by the system" if flush == "default" else BEFORE
+        name = f"Kafka, {flush}"
+        one_by_one = partial(topic.one_by_one, amount.times)
+        yield Subject(Series(f"{name}, one by one", ONE_BY_ONE, synced), one_by_one, server)
+        append = partial(topic.append, amount.messages)
+        yield Subject(Series(name, "append", synced), append, server)
+        if flush == "default":
+            read = partial(topic.read, amount.messages)
+            yield Subject(Series("Kafka consume", "read", synced), read, server)
 
 
 def _ours(

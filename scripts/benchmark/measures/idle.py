@@ -18,8 +18,8 @@ from served_broker import served_broker
 
 from benchmark.baselines.disk import BODY
 from benchmark.measures.channels import PCHANNELS
+from benchmark.processes import Server
 from benchmark.results.figures import IDLE, TICK
-from benchmark.servers import Server
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 

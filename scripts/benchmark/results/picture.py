@@ -24,7 +24,9 @@ BAR_INCHES, PANEL_INCHES, HEAD_INCHES = 0.26, 0.85, 0.55
 COLUMNS_FROM = 6
 """More panels than that stand in two columns."""
 TEXT, SMALL = 8, 7
-LATER = {"after answer": " *", "every second": " **", "every 2 min": " **"}
+LATER = {
+    "after answer": " *", "every second": " **", "every 2 min": " **", "by the system": " **",
+}  # fmt: skip
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -137,7 +139,12 @@ def _legend() -> list[Any]:
         Patch(color=DISK, label="a bare loop of write and sync"),
         dot,
         Line2D([], [], ls="", label="* synced a moment after the answer"),
-        Line2D([], [], ls="", label="** synced every second (Redis) or two minutes (NATS)"),
+        Line2D(
+            [],
+            [],
+            ls="",
+            label="** synced each second (Redis), in two minutes (NATS), or by the system",
+        ),
     ]
 
 

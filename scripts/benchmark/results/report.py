@@ -21,6 +21,7 @@ SYNCED = {
     "each message": "before",
     "every second": "1 s",
     "every 2 min": "2 min",
+    "by the system": "later",
 }
 """When a message is on disk, seen from its answer: in short."""
 AGES = ("fresh_p50_ms", "fresh_p99_ms")
@@ -33,12 +34,13 @@ LEGEND = (
 
 
 def tables(field_of: Sequence[Series], missing: Mapping[str, str]) -> Iterator[Table]:
-    """A table for each question, one of what is missing, and the goals."""
+    """A table for each question, one of what is missing, and the goals if one was measured."""
     for question, found in asked(field_of):
         yield _table(question, found)
     if missing:
         yield _missing(missing)
-    yield _goals(field_of)
+    if any(goal.measured(field_of) for goal in GOALS):
+        yield _goals(field_of)
 
 
 def console(width: int = WIDTH) -> Console:
@@ -51,9 +53,9 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
     beside = f", beside {reference.name}" if reference else ""
     better = "less is better" if question.lower_is_better else "more is better"
     table = _plain(f"{question.title}, {question.unit} ({better}){beside}")
-    table.add_column("", min_width=46)
     paced = question.key == P50
     has_cpu = any(it.median(CPU) is not None for it in found)
+    table.add_column("", min_width=46 if has_cpu else 62)
     headings = ["ratio", "±", "median", "±", *["p99"] * paced, *["CPU µs", "peak MB"] * has_cpu]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
