@@ -12,6 +12,7 @@ from benchmark.results.questions import (
     IDLE_SERVER,
     MEMORY,
     ONE_BY_ONE,
+    PACED,
     QUESTIONS,
     asked,
 )
@@ -58,6 +59,19 @@ def test_the_lines_fit_into_a_hundred_columns_and_nothing_is_cut_off() -> None:
     assert "…" not in text
     assert "nats-server is not installed" in text
     assert "never run" not in text
+
+
+def test_large_ratios_leave_room_for_every_column() -> None:
+    slow = "Redis XADD, everysec, 10,000 msg/s"
+    more = {"p99_ms": 2_000.0, "messages": 10}
+    paced = [
+        Series(name, PACED, "each", rounds=[Round({P50: p50, **more}, 9.9, 10**9)] * 2)
+        for name, p50 in ((names.DISK_STEP, 0.3), (slow, 1_000.0))
+    ]
+    text = printed(paced)
+    (row,) = [it for it in text.splitlines() if it.startswith(slow)]
+    assert row.split()[-1] == "before", "no column is cut"
+    assert "3,333" in row
 
 
 def test_each_subject_is_one_line_that_begins_with_its_ratio() -> None:

@@ -55,14 +55,14 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
     table = _plain(f"{question.title}, {question.unit} ({better}){beside}")
     paced = question.key == P50
     has_cpu = any(it.median(CPU) is not None for it in found)
-    table.add_column("", min_width=46 if has_cpu else 62)
+    table.add_column("", min_width=40 if has_cpu else 62)
     headings = ["ratio", "±", "median", "±", *["p99"] * paced, *["CPU µs", "peak MB"] * has_cpu]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("synced", no_wrap=True)
     for it in found:
         values, beside_it = it.values(question.key), ratios(it, reference, question.key)
-        row = [_middle(beside_it, ".2f"), "" if it is reference else _spread(beside_it)]
+        row = [_middle(beside_it), "" if it is reference else _spread(beside_it)]
         row += [_number(it.median(question.key)), _spread(values)]
         row += [_number(it.median(P99))] * paced
         row += [_text(it.median(CPU), ",.1f"), _text(_megabytes(it), ",.0f")] * has_cpu
@@ -124,8 +124,8 @@ def _megabytes(it: Series) -> float | None:
     return None if peak_bytes is None else peak_bytes / 1e6
 
 
-def _middle(values: Sequence[float], form: str) -> str:
-    return format(statistics.median(values), form) if values else ""
+def _middle(values: Sequence[float]) -> str:
+    return _number(statistics.median(values)) if values else ""
 
 
 def _spread(values: Sequence[float]) -> str:
