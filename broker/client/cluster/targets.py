@@ -7,6 +7,8 @@ of a dropped collection; then, and when this client drops one, the names are loo
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+import anyio
+
 from broker.client.cluster.retrying import retried
 from broker.client.errors import BadTarget, SchemaVersionMismatch, TidemarkError
 from broker.client.lifetime import ClientLifetime
@@ -129,6 +131,7 @@ class Targets:
         self._deadline_s = deadline_s
         self._lifetime = lifetime
         self._known: dict[str, Shards] = {}
+        self._asking: dict[str, anyio.Event] = {}
         self._forgotten = 0
 
     def known(self, name: str) -> Shards | None:
@@ -145,7 +148,7 @@ class Targets:
         found = self.known(name)
         if found is not None:
             return found
-        return await retried(lambda: self._asked(name), within_s or self._deadline_s)
+        return await retried(lambda: self._asked_once(name), within_s or self._deadline_s)
 
     async def current(self, name: str) -> Shards:
         """As `resolve`, but a collection is looked up anew: it may have been dropped and recreated.
@@ -198,6 +201,21 @@ class Targets:
         """Ask the server again about every name."""
         self._forgotten += 1
         self._known.clear()
+
+    async def _asked_once(self, name: str) -> Shards:
+        """Ask, or share the answer of a task that asks already: many tasks begin together."""
+        while (asking := self._asking.get(name)) is not None:
+            await asking.wait()
+            found = self._known.get(name)
+            if found is not None:
+                return found
+            # That task failed or was cancelled. The first that comes here asks, the others wait.
+        asking = self._asking[name] = anyio.Event()
+        try:
+            return await self._asked(name)
+        finally:
+            del self._asking[name]
+            asking.set()
 
     async def _asked(self, name: str) -> Shards:
         if isinstance(name, NewVChannel):

@@ -107,3 +107,40 @@ async def test_a_look_up_fails_at_its_deadline_with_the_error_of_the_server() ->
     targets = Targets(server.look_up, ClientLifetime(), deadline_s=60)
     with pytest.raises(ConnectionLost, match="killed"):
         await targets.resolve("trains", 0.01)
+
+
+async def test_tasks_that_need_a_name_together_share_one_look_up() -> None:
+    server = Server()
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=60)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(targets.resolve, "trains")
+        await anyio.wait_all_tasks_blocked()
+        server.may_answer.set()
+    assert server.asked == 1
+
+
+async def test_a_task_asks_when_the_one_that_asked_for_it_was_cancelled() -> None:
+    server = Server()
+    targets = Targets(server.look_up, ClientLifetime(), deadline_s=60)
+    found: list[Shards] = []
+    first = anyio.CancelScope()
+
+    async def cancelled() -> None:
+        with first:
+            await targets.resolve("trains")
+
+    async def resolve() -> None:
+        found.append(await targets.resolve("trains"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cancelled)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(resolve)
+        tasks.start_soon(resolve)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert server.asked == 2
+        server.may_answer.set()
+    assert found == [OLD, OLD]
