@@ -49,6 +49,7 @@ KINDS = (
     "/root/node/directory",
     "/root/node/memory_watch",
     "/root/node/time_tick",
+    "/root/node/truncation",
     "/root/timesync/cursor_watch",
     "/root/timesync/cursors",
     "/root/timesync/hard_barrier",
