@@ -465,7 +465,7 @@ class Client:
 
         `until`: None (never ends), "now" (what is durable when the reader is opened), a cut, or a
         mapping from vchannel to the first id not to read. `types`: the message types to see, None
-        for all. `with_ticks`: yield time ticks as messages too.
+        for all that programs append. `with_ticks`: yield time ticks as messages too.
         `ignore_pause`: start even while an operator has paused consumption."""
         ...
     def read_arrow(
@@ -516,8 +516,8 @@ class Client:
         (what comes after it), or a cursor or its name, as for `read`; OutOfRange or Unrecoverable
         where retention removed messages behind an id, a tick, a cut or a cursor. `until`: None,
         "now", a time tick, or a cut; the read then ends and is complete. InvalidArgument for a
-        tick from the future. `types`: the message types to see, none for all. `ignore_pause`: start
-        even while an operator has paused consumption."""
+        tick from the future. `types`: the message types to see, none for all that programs
+        append. `ignore_pause`: start even while an operator has paused consumption."""
         ...
     def read_range(self, vchannel: str, start_id: int, end_id: int) -> Scanner:
         """Read the messages of one vchannel with ids in [start_id, end_id), or raise OutOfRange."""
