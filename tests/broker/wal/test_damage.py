@@ -202,8 +202,8 @@ def test_an_unknown_version_of_a_segment_is_named_beside_the_known_one() -> None
 def test_an_unknown_version_of_a_record_is_named_beside_the_known_one(segment: int) -> None:
     shelf = Shelf().fill()
     path = shelf.segments()[segment]
-    shelf.flip(path, shelf.offset_of(4) + 4, 2)
-    with pytest.raises(UnknownFormat, match="version 5; this program reads version 4"):
+    shelf.flip(path, shelf.offset_of(4) + 4, 3)
+    with pytest.raises(UnknownFormat, match="version 9; this program reads version 6"):
         read_on(shelf.open())
 
 
