@@ -37,6 +37,8 @@ class MemoryWatch(Actor[LookAtMemory]):
         self._sealed = self._trims = 0
         self._unused_bytes = 0
         """What was unused at the last look."""
+        self._returned_bytes = 0
+        """How much of that has no pages any more: the allocator still counts it as its own."""
         self._quiet_until_s = 0.0
 
     async def started(self, context: Context[LookAtMemory]) -> None:
@@ -58,10 +60,12 @@ class MemoryWatch(Actor[LookAtMemory]):
         memory = self._node.memory
         unused_bytes, before = memory.unused_bytes(), self._unused_bytes
         self._unused_bytes = unused_bytes
-        if min(unused_bytes, before) >= UNUSED_BYTES_MIN:
+        # What is used again has pages again.
+        self._returned_bytes = min(self._returned_bytes, unused_bytes)
+        if min(unused_bytes, before) - self._returned_bytes >= UNUSED_BYTES_MIN:
             await memory.trim()
             self._trims += 1
-            self._unused_bytes = 0
+            self._unused_bytes = self._returned_bytes = memory.unused_bytes()
 
     def _seal_for_memory(self) -> None:
         """Seal when there is a reason to. Free on a node without collections."""

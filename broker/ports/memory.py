@@ -15,7 +15,10 @@ class Memory(Protocol):
         ...
 
     def unused_bytes(self) -> int:
-        """What the allocator holds of this, free and not returned to the system; 0 if unknown."""
+        """What the allocator holds of this and nobody uses; 0 if unknown.
+
+        It still counts what `trim` has returned.
+        """
         ...
 
     async def trim(self) -> None:

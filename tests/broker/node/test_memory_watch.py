@@ -16,6 +16,11 @@ def test_memory_that_stays_unused_is_returned_once() -> None:
             assert world.memory.trims == 0, "it may be used again at once"
             await world.clock.sleep(60)
             assert world.memory.trims == 1
+            world.memory.unused = 10 << 20
+            await world.clock.sleep(10)
+            world.memory.unused = 90 << 20
+            await world.clock.sleep(60)
+            assert world.memory.trims == 2, "it was used, and is unused again"
 
     run_seeded(1, scenario)
 
