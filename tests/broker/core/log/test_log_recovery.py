@@ -214,6 +214,7 @@ def test_what_cannot_be_is_told_and_counted_and_stops_nothing() -> None:
     log.add(V[0], SegmentCreated(C, ONE, segment, 0, 0, SegmentLevel.ROWS, 1))
     log.add(V[0], PartitionDropped(C, PartitionId(5)))
     log.store(V[0], MessageType.MANUAL_FLUSH, [b"torn"])
+    log.store(V[0], MessageType.INSERT, [b"payload"], batch=BatchPart(b"torn"))
     log.add(V[1], SegmentFlushed(C, ONE, segment))
     log.add(V[0], SegmentFlushed(C, ONE, segment))
     log.add(V[0], rows(segment))
@@ -228,6 +229,7 @@ def test_what_cannot_be_is_told_and_counted_and_stops_nothing() -> None:
         "has a collection already",
         "already, but it is created",
         "no partition 5",
+        "cannot be read",
         "cannot be read",
         "has no collection",
         "which was flushed earlier",

@@ -1,5 +1,6 @@
 """What a cursor holds, and when it has lost something: one does not happen without the other."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,12 +8,15 @@ from broker.core.time.cursor_holds import (
     from_what_is_left,
     hold_of,
     lost_on,
+    passed_refusal,
     passed_text,
     removed_refusal,
+    without_those_that_moved,
 )
 from broker.model.failure import StreamingCode
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.named_cursor import WHOLE_TICK, ChannelPosition, NamedCursor
+from broker.model.retention.holders import HolderKind, PassCause, Passed
 from broker.model.retention.policy import (
     HoldLimits,
     LogStart,
@@ -86,3 +90,38 @@ def test_a_cursor_holds_within_its_limits_and_only_where_it_has_channels() -> No
     assert passed_text(LogStart(MessageId(1), TimeTick(3)), None) == (
         "messages up to tick 3 are removed"
     )
+
+
+def passed(cause: PassCause, name: str = "c", kind: HolderKind = HolderKind.CURSOR) -> Passed:
+    return Passed(kind, name, cause, 2000, 1000, TimeTick(7), 60_000)
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (PassCause.BYTES, "held back 2,000 bytes, more than hold_bytes_max (1,000)"),
+        (PassCause.TIME, "no commit within hold_s_max"),
+        (PassCause.UNASKED, "while no coordinator answered"),
+    ],
+)
+def test_a_cursor_that_was_passed_hears_by_which_limit_and_what_to_do(
+    cause: PassCause, text: str
+) -> None:
+    cursor = NamedCursor("c", {SHARDS[0]: ChannelPosition(TimeTick(3))}, 5_000)
+    refusal = passed_refusal(cursor, P, LogStart(MessageId(9), TimeTick(7)), passed(cause))
+    assert refusal.code is StreamingCode.UNRECOVERABLE
+    assert text in refusal.cause
+    assert "messages up to tick 7 are removed" in refusal.cause
+    assert "`tidemark cursors reset c all`" in refusal.cause
+
+
+def test_a_cursor_that_moved_on_or_is_gone_counts_as_passed_no_longer() -> None:
+    behind = NamedCursor("behind", {SHARDS[0]: ChannelPosition(TimeTick(3))}, 5_000)
+    ahead = NamedCursor("ahead", {SHARDS[0]: ChannelPosition(TimeTick(9))}, 5_000)
+    cursors = {it.name: it for it in (behind, ahead)}
+    group = passed(PassCause.BYTES, "readers", HolderKind.GROUP)
+    all_of_them = [passed(PassCause.BYTES, name) for name in ("behind", "ahead", "dropped")]
+    still = without_those_that_moved(
+        [*all_of_them, group], cursors, P, LogStart(MessageId(9), TimeTick(7))
+    )
+    assert [it.name for it in still] == ["behind", "readers"]
