@@ -22,8 +22,9 @@ batches whose messages have properties of their own: `own bytes u32` behind the 
 
 `length` counts the whole record. The checksum covers everything behind it. It is stored XORed with
 the segment's salt, a random number as in SQLite's WAL: neither leftovers of another segment nor a
-payload that imitates a record can pass for one. Versions 2 to 6 XOR a constant on top, because the
-version field lies before what the checksum covers.
+payload that imitates a record can pass for one. The version field lies before what the checksum
+covers: versions 2 to 4 XOR a constant on top, and versions 5 and 6 set the top byte of `vchannel
+bytes` to the version, so that no record can be read as one of another version.
 
 `group id` is the next id that was durable when the record was written. A good record with a group
 id above the ids of a bad record before it proves that the bad one had been durable: so that is
@@ -71,14 +72,19 @@ FRAME_BYTES = _FRAME.size
 _TXN = struct.Struct("<QqqQ")
 _BATCH = struct.Struct("<IIIIIq")
 _OWN = struct.Struct("<I")
+# The checksum of every later version must have the mark 0, and its version inside the covered bytes
+# (as `_LENGTH_MARKS`): a release that does not know the version can verify the checksum then, and
+# refuses the log. Otherwise it takes the record for a torn tail, and cuts off durable messages.
 _MARKS = {
     VERSION: 0,
     VERSION_IN_TXN: 0x54784E32,
     VERSION_BATCH: 0x42617433,
     VERSION_BATCH_IN_TXN: 0x42547834,
-    VERSION_OWN: 0x4F776E35,
-    VERSION_OWN_IN_TXN: 0x4F547836,
+    VERSION_OWN: 0,
+    VERSION_OWN_IN_TXN: 0,
 }
+# XORed with the length of the vchannel. Under another version it is at least 16 MiB too large.
+_LENGTH_MARKS = {version: version << 24 if version >= VERSION_OWN else 0 for version in _MARKS}
 _IN_TXN = (VERSION_IN_TXN, VERSION_BATCH_IN_TXN, VERSION_OWN_IN_TXN)
 _OF_BATCHES = (VERSION_BATCH, VERSION_BATCH_IN_TXN, VERSION_OWN, VERSION_OWN_IN_TXN)
 _WITH_OWN = (VERSION_OWN, VERSION_OWN_IN_TXN)
@@ -144,6 +150,7 @@ class Window:
 def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
     """The stored form as head and body, so that the body is not copied."""
     name, sizes, body = record.vchannel.encode(), record.sizes, record.body
+    version, part = _version_of(record), record.txn
     fields = _fields_of(len(name), len(sizes)).pack(
         record.term,
         record.base_id,
@@ -152,23 +159,26 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
         group_id,
         len(sizes),
         record.kind,
-        len(name),
+        len(name) ^ _LENGTH_MARKS[version],
         name,
         *sizes,
     )
-    version, part = VERSION, record.txn
     if part is not None:
-        version = VERSION_IN_TXN
         fields += _TXN.pack(part.id, part.keepalive_ms, part.begin_id, part.bodies)
     if record.batch is not None:
-        version = VERSION_BATCH if part is None else VERSION_BATCH_IN_TXN
-        if record.batch.own.sizes:
-            version = VERSION_OWN if part is None else VERSION_OWN_IN_TXN
         fields += _encode_batch(record.batch)
     checksum = crc32c_extend(crc32c(fields), body) ^ salt ^ _MARKS[version]
     length = _PREFIX.size + len(fields) + len(body)
     # Two parts: a large body goes to the disk without a copy.
     return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
+
+
+def _version_of(record: Record) -> int:
+    if record.batch is None:
+        return VERSION if record.txn is None else VERSION_IN_TXN
+    if record.batch.own.sizes:
+        return VERSION_OWN if record.txn is None else VERSION_OWN_IN_TXN
+    return VERSION_BATCH if record.txn is None else VERSION_BATCH_IN_TXN
 
 
 def _encode_batch(part: BatchPart) -> bytes:
@@ -200,9 +210,10 @@ def frame_at(window: Window, offset: int) -> Frame:
     magic, version, *fields = _FRAME.unpack_from(buffer, at)
     if magic != MAGIC:
         raise BadRecord(offset, "no record begins here")
-    frame = Frame(*fields)
     if version not in _MARKS:
         raise BadRecord(offset, f"unknown version {version}")
+    frame = Frame(*fields)
+    frame = frame._replace(name_bytes=frame.name_bytes ^ _LENGTH_MARKS[version])
     if frame.length > window.end - offset:
         raise BadRecord(offset, "the record reaches beyond the end")
     before_part = FRAME_BYTES + frame.name_bytes + 4 * frame.messages
@@ -222,6 +233,7 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
     _, _, length, checksum, term, base_id, base_tick, confirmed, group_id, count, kind, name = (
         _FRAME.unpack_from(buffer, at)
     )
+    name ^= _LENGTH_MARKS[version]
     part_from = FRAME_BYTES + name + 4 * count
     if part_from + _LEAST_BYTES[version] > length or not count or length > window.end - offset:
         frame_at(window, offset)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.model.batch import BatchKeys, BatchPart, Codec
+from broker.model.batch import BatchKeys, BatchPart, Codec, OwnProperties
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
@@ -49,6 +49,14 @@ def batched(plain: Record) -> Record:
     keys = BatchKeys((0, *[3] * (count - 1)), b"ab" * (count - 1))
     producer = ProducerPart("p", plain.base_id)
     return replace(plain, batch=BatchPart(b"shared", Codec.NONE, keys, producer))
+
+
+def with_own(plain: Record) -> Record:
+    """The same as a batch whose messages have properties of their own."""
+    count = len(plain.sizes)
+    return replace(
+        plain, batch=BatchPart(b"shared", own=OwnProperties((3,) * count, b"own" * count))
+    )
 
 
 def group(

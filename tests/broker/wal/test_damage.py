@@ -2,18 +2,19 @@
 
 import random
 from dataclasses import dataclass, field
+from itertools import permutations
 
 import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
 from broker.ports.wal import Corrupt, UnknownFormat
-from broker.wal.segmented import SegmentedSettings, SegmentedWal
+from broker.wal.segmented import SegmentedSettings, SegmentedWal, record_format
 from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at, salt_of
 from broker.wal.segmented.segment import HEADER_BYTES
 from broker.wal.segmented.segmented_wal import Opened
 from tests.broker.wal.faulty_files import AtOnce, FaultyFiles
-from tests.broker.wal.some_records import batched, group, in_txn, record
+from tests.broker.wal.some_records import batched, group, in_txn, record, with_own
 
 CHANNEL = PChannelName("c")
 RECORD_BYTES = 68 + 26 + 2 * 4 + 2 * 100
@@ -242,13 +243,21 @@ def test_random_damage_never_changes_what_is_read() -> None:
         assert [known[r.base_id] for r in found] == found
 
 
-@pytest.mark.parametrize(("version", "other"), [(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)])
+VERSIONS = {
+    1: record(3),
+    2: in_txn(record(3)),
+    3: batched(record(3, messages=3)),
+    5: with_own(record(3)),
+    6: in_txn(with_own(record(3))),
+}
+
+
+@pytest.mark.parametrize(("version", "other"), list(permutations(VERSIONS, 2)))
 def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_the_same(
     version: int, other: int
 ) -> None:
     """One version read as another would cut its body somewhere else."""
-    forms = {1: record(3), 2: in_txn(record(3)), 3: batched(record(3, messages=3))}
-    good = forms[version]
+    good = VERSIONS[version]
     head, body = encode(good, 3, 77)
     files = FaultyFiles()
     file = files.open("r", create=True)
@@ -259,3 +268,28 @@ def test_the_version_of_a_record_lies_outside_its_checksum_and_is_guarded_all_th
     file.write_durable(4, [bytes([other])])
     with pytest.raises(BadRecord, match=r"checksum|lengths"):
         record_at(Window(file, "r", len(head + body), 1 << 16), 0, 77)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("own_in_txn", [False, True])
+def test_a_release_that_does_not_know_own_properties_refuses_a_log_with_them(
+    own_in_txn: bool, sealed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not take them for a torn tail: that would cut off durable messages."""
+    shelf = Shelf()
+    opened = shelf.open()
+    opened.writer.append(group(1, 2, messages=1))
+    newer = with_own(record(3))
+    opened.writer.append([in_txn(newer) if own_in_txn else newer])
+    if sealed:
+        for at in range(4, 40, 4):
+            opened.writer.append(group(at, 2, messages=2, size=100))
+    shelf.files = shelf.files.after_kill()
+    assert (len(shelf.segments()) > 1) == sealed
+    known = {version: mark for version, mark in record_format._MARKS.items() if version < 5}
+    ids = {key: version for key, version in record_format._VERSIONS.items() if version < 5}
+    monkeypatch.setattr(record_format, "_MARKS", known)
+    monkeypatch.setattr(record_format, "_VERSIONS", ids)
+    newest = 6 if own_in_txn else 5
+    with pytest.raises(UnknownFormat, match=f"version {newest}; this program reads version 4"):
+        read_on(shelf.open())
