@@ -1,5 +1,6 @@
 """Frames of data that h2 does not see: all is as if it had."""
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, cast
@@ -136,7 +137,7 @@ class Side:
             for number, stream in self.h2.streams.items()
         }
         window = self.h2._inbound_flow_control_window_manager.current_window_size
-        waiting = bytes(self.h2.incoming_buffer._data) + b"".join(self._frames._chunks)
+        waiting = bytes(self.h2.incoming_buffer._data) + bytes(self._frames._kept)
         unsent = bytes(self.h2._data_to_send)
         return streams, window, waiting, unsent, self.h2.state_machine.state, self.pings
 
@@ -256,6 +257,22 @@ def test_of_many_small_frames_h2_gets_only_those_that_hold_no_data(reads: list[i
     assert side.pings == 10
     data, owed_bytes = side.came()[KNOWN]
     assert len(data) == owed_bytes == 5 * 9 * 110
+
+
+def test_a_frame_that_comes_two_bytes_at_a_time_takes_no_more_than_its_size() -> None:
+    size = 256 * 1024
+    h2 = Side(ours=True, client=False).h2
+    frames = WholeFrames(h2, {}, lambda _: True, size)
+    frame = plain(KNOWN, size)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(frame) - 1, 2):
+            frames.receive(frame[at : at + 2])
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert frames.unfinished
+    assert size <= kept_bytes < 1.5 * size
 
 
 STREAM_WINDOW_BYTES = 65_535
