@@ -22,7 +22,7 @@ class Shard:
 class NoShard(Enum):
     """A vchannel that is of no collection.
 
-    DROPPED: it was, or its name has the id of one that was. That stays so: ids are not used again.
+    DROPPED: it was, or its name has the id of one that was. Ids are not used again.
     """
 
     OTHER = auto()

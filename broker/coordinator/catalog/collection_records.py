@@ -2,7 +2,9 @@
 
 Beside the record of a collection, at its name, stand its name at its id, and for all collections
 one record of loads: the vchannels of each pchannel, and how many collections were dropped. All are
-written together. `ensure_indexes` makes them for a store of a release that had records only.
+written together. `ensure_indexes` makes them for a store of a release that had records only. Until
+then, or while a coordinator of that release still creates collections, an id without a name may be
+of a collection all the same: then all records are read.
 """
 
 from collections import Counter
@@ -85,13 +87,37 @@ class CollectionRecords:
         return RecordedCollection(decode_collection(key, entry.value), entry.revision)
 
     async def name_of(self, id: CollectionId) -> str | None:
-        """The name of the collection with this id; one read. None if there is none."""
+        """The name of the collection with this id; one read. None if there is none.
+
+        A few reads more when no name is found, and a read of all records when the indexes are
+        missing or outdated.
+        """
+        name = await self._indexed_name(id)
+        if name is not None or id < FIRST_COLLECTION_ID:
+            return name
+        if not await self._indexed():
+            return await self._scanned_name(id)
+        # Again: the indexes may have been made between the two reads.
+        return await self._indexed_name(id)
+
+    async def _indexed_name(self, id: CollectionId) -> str | None:
         key = id_key(id)
         entry = await self._store.get(key)
         return None if entry is None else decode_fields(key, entry.value, _name)
 
+    async def _indexed(self) -> bool:
+        counter, loads = await self._store.get(COLLECTION_ID_KEY), await self._store.get(LOADS_KEY)
+        return _current(loads, counter)
+
+    async def _scanned_name(self, id: CollectionId) -> str | None:
+        async for key, entry in all_entries(self._store, COLLECTION_PREFIX):
+            collection = decode_collection(key, entry.value)
+            if collection.id == id:
+                return collection.name
+        return None
+
     async def by_id(self, id: CollectionId) -> Collection | None:
-        """The collection with this id; two reads."""
+        """The collection with this id; two reads. If there is none, see `name_of`."""
         name = await self.name_of(id)
         found = None if name is None else await self.by_name(name)
         # Between the reads it may have been dropped, and its name given to another one.
@@ -180,9 +206,7 @@ async def ensure_indexes(store: MetaStore) -> bool:
 
     async def attempt() -> bool:
         loads, counter = await store.get(LOADS_KEY), await store.get(COLLECTION_ID_KEY)
-        # Each creation writes both. A release without indexes, or a restore, writes the counter
-        # alone, which then has the newer revision.
-        if counter is None or (loads is not None and loads.revision >= counter.revision):
+        if counter is None or _current(loads, counter):
             return False
         counted = Loads(drops=0 if loads is None else _decode_loads(loads).drops + 1)
         names: dict[str, bytes] = {}
@@ -209,6 +233,13 @@ async def ensure_indexes(store: MetaStore) -> bool:
         return True
 
     return await retry_conflicts(LOADS_KEY, attempt)
+
+
+def _current(loads: MetaEntry | None, counter: MetaEntry | None) -> bool:
+    """Whether the indexes have every collection that the counter has counted."""
+    # Each creation writes both. A release without indexes, or a restore, writes the counter alone,
+    # which then has the newer revision.
+    return counter is None or (loads is not None and loads.revision >= counter.revision)
 
 
 def _encoded(collection: Collection) -> bytes:

@@ -9,6 +9,8 @@ made by this process. So a collection that another process dropped may take appe
 
 Whether a collection has a schema is decided when it is created, and ids are never used again: an
 outdated answer about one is about drops only, and so are only looked at again when there were some.
+Any other vchannel is looked at again after every change: a refusal must end when its cause does,
+even if the catalog was incomplete when it was read.
 """
 
 from asyncio import get_running_loop
@@ -46,10 +48,8 @@ class _Known:
         match self.shard:
             case Shard():
                 return self.version.drops < now.drops
-            case NoShard.OTHER:
+            case NoShard.OTHER | NoShard.DROPPED:
                 return self.version.revision < now.revision
-            case NoShard.DROPPED:
-                return False
 
 
 class ShardAdmission:

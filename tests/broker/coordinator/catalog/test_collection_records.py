@@ -19,6 +19,7 @@ from broker.coordinator.catalog.collection_records import (
     RecordedCollection,
     ensure_indexes,
 )
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.records import COLLECTION_ID_KEY, COLLECTION_PREFIX, encode_number
 from broker.core.naming import pchannel_of
 from broker.meta.memory_store import MemoryMetaStore
@@ -28,6 +29,7 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId, VChannelName
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries, split_write
+from broker.ports.row_schemas import NoShard, Shard
 from tests.broker.meta.flaky import Flaky
 
 EARLIER = Path(__file__).with_name("earlier_release.json")
@@ -231,6 +233,12 @@ EARLIER_LOADS = {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 7: 1, 8: 1, 9: 1, 10: 1, 11: 1, 1
 
 
 async def check_earlier(store: MetaStore) -> None:
+    await check_found_by_id(store)
+    counts = (await CollectionRecords(store).loads()).vchannels
+    assert counts == {f"by-dev-rootcoord-dml_{it}": n for it, n in EARLIER_LOADS.items()}
+
+
+async def check_found_by_id(store: MetaStore) -> None:
     records = CollectionRecords(store)
     found = {each.name: each for each in await records.page("", 1000)}
     assert {name: int(each.id) for name, each in found.items()} == {
@@ -246,8 +254,6 @@ async def check_earlier(store: MetaStore) -> None:
     for dropped in (102, 105):
         assert await records.was_dropped(CollectionId(dropped))
     assert not await records.was_dropped(CollectionId(108))
-    counts = (await records.loads()).vchannels
-    assert counts == {f"by-dev-rootcoord-dml_{it}": n for it, n in EARLIER_LOADS.items()}
 
 
 async def test_a_store_of_an_earlier_release_is_indexed_once(tmp_path: Path) -> None:
@@ -257,6 +263,42 @@ async def test_a_store_of_an_earlier_release_is_indexed_once(tmp_path: Path) -> 
         assert not await ensure_indexes(store)
         for key, (value, revision) in earlier().items():
             assert await store.get(key) == MetaEntry(value, revision), "what it knows stays"
+
+
+async def test_beside_a_coordinator_of_an_earlier_release_collections_are_found_without_indexes(
+    tmp_path: Path,
+) -> None:
+    async with await earlier_store(tmp_path / "meta.sqlite") as store:
+        await check_found_by_id(store)
+        schemas = StoredRowSchemas(store)
+        c3 = (await named(CollectionRecords(store), "c3")).collection
+        assert c3.schema is not None
+        assert await schemas.newest(c3.id) == c3.schema
+        assert await schemas.name_of(c3.id) == "c3"
+        assert await schemas.shard(c3.vchannels[0]) == Shard("c3", rows=True)
+        assert await schemas.shard("by-dev-rootcoord-dml_0_102v0") is NoShard.DROPPED
+
+
+async def test_a_collection_is_found_while_the_indexes_are_made() -> None:
+    class IndexedAfter(MemoryMetaStore):
+        """Makes the indexes after this many reads."""
+
+        reads = -1
+
+        async def get(self, key: str) -> MetaEntry | None:
+            found = await super().get(key)
+            self.reads -= 1
+            if self.reads == 0:
+                assert await ensure_indexes(self)
+            return found
+
+    for reads in range(1, 5):
+        store, made = IndexedAfter(), collection("c", 100)
+        await store.write(
+            {f"{COLLECTION_PREFIX}c": _as_earlier(made), COLLECTION_ID_KEY: encode_number(101)}
+        )
+        store.reads = reads
+        assert await CollectionRecords(store).by_id(made.id) == made
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
@@ -291,6 +333,8 @@ async def test_changes_of_an_earlier_release_in_between_are_found_and_indexed() 
     await store.write(
         {f"{COLLECTION_PREFIX}new": _as_earlier(new), COLLECTION_ID_KEY: encode_number(106)}
     )
+    assert await records.by_vchannel(new.vchannels[0]) == new, "found without its name at its id"
+    assert not await records.was_dropped(new.id)
     assert await ensure_indexes(store)
     left = {f"c{it}": collection(f"c{it}", 100 + it) for it in (0, 2, 3, 4)}
     await judge(records, {**left, "new": new}, 6)

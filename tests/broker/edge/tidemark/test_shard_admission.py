@@ -172,6 +172,21 @@ async def test_a_drop_by_this_process_counts_at_once() -> None:
     assert isinstance(await world.message(PLAIN), Dropped)
 
 
+async def test_a_vchannel_that_seemed_dropped_takes_appends_after_the_next_change() -> None:
+    world = World()
+    world.catalog.dropped.add(PLAIN)
+    shard = world.catalog.known.pop(PLAIN)
+    for number in range(2):
+        world.now_s = number * REFRESH_S
+        assert isinstance(await world.message(PLAIN), Dropped)
+    assert world.catalog.reads == [PLAIN], "without a change it is not read again"
+    # As when another process makes the indexes of the catalog.
+    world.catalog.known[PLAIN] = shard
+    world.catalog.now = CatalogVersion(world.catalog.now.revision + 1, world.catalog.now.drops)
+    world.now_s = 2 * REFRESH_S
+    assert await world.message(PLAIN) is None
+
+
 async def test_a_new_collection_is_known_with_its_first_append() -> None:
     world = World()
     assert await world.message(PLAIN) is None
