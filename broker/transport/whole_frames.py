@@ -51,6 +51,10 @@ class WholeFrames:
             # Copied once per frame, not once per read: large frames stay linear.
             data = bytes(self._kept)
             self._kept.clear()
+        elif self._connection.incoming_buffer._data:
+            # The rest of an oversize frame: to read it as frames would show h2 a part of it only.
+            self._to_h2(data)
+            return False
         at = self._preface(data)
         while at < len(data):
             after = take_data(self._connection, self._streams, data, at)
@@ -77,7 +81,7 @@ class WholeFrames:
         while end - stop >= HEAD_BYTES and (stop == at or data[stop + 3] != DATA):
             after = frame_end(data, stop)
             if after - stop - HEAD_BYTES > self._frame_bytes_max:
-                return end  # h2 refuses it by its head
+                return end  # h2 refuses it, once all of it has arrived
             if after > end:
                 break
             stop = after

@@ -11,7 +11,7 @@ from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, Strea
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import PingReceived
-from h2.exceptions import ProtocolError
+from h2.exceptions import FrameTooLargeError, ProtocolError
 from hyperframe.frame import (
     DataFrame,
     ExtensionFrame,
@@ -273,6 +273,22 @@ def test_a_frame_that_comes_two_bytes_at_a_time_takes_no_more_than_its_size() ->
         tracemalloc.stop()
     assert frames.unfinished
     assert size <= kept_bytes < 1.5 * size
+
+
+@pytest.mark.parametrize("fill", [b"\0\0\0", b"\0\3\xff", b"\xff\xff\xff", b"a\1\2"])
+def test_an_oversize_frame_fails_as_in_h2_whatever_its_payload_looks_like(fill: bytes) -> None:
+    size = 30_000
+    head = size.to_bytes(3) + b"\0\0" + KNOWN.to_bytes(4)
+    wire = head + fill * (size // len(fill)) + plain(KNOWN, 100)
+    for client in (True, False):
+        ours, theirs = Side(ours=True, client=client), Side(ours=False, client=client)
+        for at in range(0, len(wire), 7_000):
+            for side in (ours, theirs):
+                side.receive(wire[at : at + 7_000])
+            assert ours.failure is theirs.failure
+            assert ours.state() == theirs.state()
+            assert not ours._frames.unfinished
+        assert ours.failure is FrameTooLargeError
 
 
 STREAM_WINDOW_BYTES = 65_535
