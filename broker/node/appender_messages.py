@@ -1,27 +1,31 @@
 """What other actors and the edge ask of the Appender of a pchannel."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from actors import Request
 from broker.core.segments.segment_sealing import SealReason
 from broker.core.txn.txn_view import TxnView
 from broker.model.batch import Durability
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal
 from broker.model.ids import MessageId, SegmentId, TimeTick
 from broker.model.message import Appended, NewMessage
 from broker.value import value
 
 AppendOutcome = Appended | Refusal
 
-SINGLY: Final = Refusal(
-    StreamingCode.INNER, "rows of a collection are placed one by one; nothing was stored, retry"
-)
-"""The outcome of a run that holds rows of a collection: append its messages one by one instead."""
+
+@value
+class PlacedApart:
+    """The outcomes of a run whose messages are placed one by one: rows of a collection."""
+
+    outcomes: tuple[AppendOutcome, ...]
+
+
+RunOutcome = AppendOutcome | PlacedApart
 
 
 @value
-class AppendBatch(Request[tuple[AppendOutcome, ...]]):
+class AppendBatch(Request[tuple[RunOutcome, ...]]):
     """Append messages that take `ticks` ticks; answered with one outcome each, in order.
 
     The answer waits only for `durability`; all messages are written and synced in any case.

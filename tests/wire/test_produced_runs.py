@@ -20,6 +20,7 @@ from tests.wire.test_collections import (
     CREATE,
     CREATE_SEGMENT,
     INSERT,
+    MANUAL_FLUSH,
     A,
     Header,
     insert_header,
@@ -114,3 +115,45 @@ async def test_rows_behind_the_create_of_their_collection_get_its_segment() -> N
     assert [it.payload for it in read[5:]] == [b"%d" % at for at in (*range(2, 40), 41)]
     (segment,) = {segment_of(it) for it in read[5:]}
     assert segment
+
+
+async def test_what_is_behind_the_rows_of_a_new_collection_stays_behind_them() -> None:
+    create_header = messages.CreateCollectionMessageHeader(collection_id=100, partition_ids=[A])
+    body = bytes(msg.CreateCollectionRequest(collection_schema=schema.CollectionSchema()))
+    delete_header = messages.DeleteMessageHeader(collection_id=100)
+    flush_header = messages.ManualFlushMessageHeader(collection_id=100, flush_ts=5)
+    async with small_broker() as broker, produced(broker) as call:
+        create = append(1, body, _t=CREATE, _h=text(create_header))
+        rows = [append(at, b"%d" % at, _h=text(insert_header(A))) for at in range(2, 6)]
+        # The barrier tick keeps it out of runs; it has passed long ago.
+        delete = append(6, b"6", _t="3", _h=text(delete_header), _btt="1")
+        flush = append(7, b"7", _t=MANUAL_FLUSH, _h=text(flush_header))
+        found = await answers(call, [create, *rows, delete, flush])
+        landed = [it for _, it in sorted(found.items())]
+        async with connected(broker) as peer:
+            read = await next_messages(await opened(peer), 9)
+    assert [it.properties["_t"] for it in read] == [
+        INSERT, CREATE, CREATE_SEGMENT, *[INSERT] * 4, "3", MANUAL_FLUSH
+    ]  # fmt: skip
+    ids = [it.message_id for it in landed if isinstance(it, Produced)]
+    assert ids == [it.message_id for it in read[1:] if it.properties["_t"] != CREATE_SEGMENT]
+
+
+async def test_rows_sent_while_a_collection_is_stored_stay_behind_those_sent_before() -> None:
+    header = messages.CreateCollectionMessageHeader(collection_id=100, partition_ids=[A])
+    body = bytes(msg.CreateCollectionRequest(collection_schema=schema.CollectionSchema()))
+    count = 400
+    async with small_broker() as broker, produced(broker) as call:
+        create = append(1, body, _t=CREATE, _h=text(header))
+        rows = [append(at, b"%d" % at, _h=text(insert_header(A))) for at in range(2, count)]
+        found: dict[int, Produced] = {}
+        with anyio.fail_after(ANSWER_S):
+            await call.write_framed(frames([create, *rows[:100]]))
+            for at in range(100, len(rows), 50):
+                await call.write_framed(frames(rows[at : at + 50]))
+            while len(found) < count - 1:
+                for each in map(scan_produce_response, await call.read_batch()):
+                    assert isinstance(each, Produced)
+                    found[each.request_id] = each
+        ids = [it.message_id for _, it in sorted(found.items())]
+    assert ids == sorted(ids)

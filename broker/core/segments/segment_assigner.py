@@ -35,7 +35,7 @@ from broker.model.effect import (
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PartitionId, SegmentId, TimeTick, TxnId
-from broker.model.message import MessageType, NewMessage
+from broker.model.message import MessageType, NewMessage, NewRun
 from broker.value import value
 
 FLUSHES_MAX = 1024
@@ -317,6 +317,28 @@ class SegmentAssigner:
         self, vchannel: str, kind: MessageType, event: SegmentCreated | SegmentFlushed
     ) -> InternalMessage:
         return InternalMessage(vchannel, kind, self._headers.own(vchannel, event))
+
+
+def placed_apart(
+    table: SegmentTable, messages: Sequence[NewMessage]
+) -> list[Sequence[NewMessage]] | None:
+    """What to place of each message: of a run of rows of a collection every one, which keeps order.
+
+    None when no message is such a run; almost free on a pchannel without collections.
+    """
+    if table.idle and _OPENS.isdisjoint([message.type for message in messages]):
+        return None
+    created: set[str] = set()
+    parts: list[Sequence[NewMessage]] = []
+    for message in messages:
+        if message.type == MessageType.CREATE_COLLECTION:
+            created.add(message.vchannel)
+        if isinstance(message, NewRun) and _concerns(table, message, created):
+            parts.append(message.messages())
+        else:
+            parts.append((message,))
+    whole = all(part[0] is message for part, message in zip(parts, messages, strict=True))
+    return None if whole else parts
 
 
 def segment_assigner(

@@ -21,8 +21,8 @@ from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick
-from broker.model.message import NewMessage, NewRun
-from broker.node.appender_messages import SINGLY, AppendOutcome
+from broker.model.message import NewMessage
+from broker.node.appender_messages import RunOutcome
 from broker.transport import BatchStream
 from schemas.encoding.frames import frames as framed
 from schemas.encoding.oversize import FrameTooLarge, Oversize
@@ -134,7 +134,7 @@ class ProduceStream:
         cost = message.size + HELD_OVERHEAD_BYTES
         self._flow.count(cost)
 
-        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+        def settle(outcomes: tuple[RunOutcome, ...]) -> None:
             self._flow.answer([produce_answers((request_id,), message, outcomes[0])], cost)
 
         within_s = barrier_wait_s(message)
@@ -146,19 +146,12 @@ class ProduceStream:
     def _append(self, requests: "list[_Request]") -> None:
         """Append what was admitted."""
 
-        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
-            answers: list[bytes] = []
-            singly: list[_Request] = []
-            for request, outcome in zip(requests, outcomes, strict=True):
-                if outcome is SINGLY and isinstance(request.message, NewRun):
-                    singly += request.apart()
-                else:
-                    answers.append(produce_answers(*request, outcome))
-            # The edge learns too late of a collection that was made a moment ago.
-            if singly:
-                self._append(singly)
-            if answers:
-                self._flow.answer(answers, _cost(requests) - _cost(singly))
+        def settle(outcomes: tuple[RunOutcome, ...]) -> None:
+            answers = [
+                produce_answers(*request, outcome)
+                for request, outcome in zip(requests, outcomes, strict=True)
+            ]
+            self._flow.answer(answers, _cost(requests))
 
         self._flow.append(tuple([it.message for it in requests]), settle)
 
@@ -168,12 +161,6 @@ class _Request(NamedTuple):
 
     request_ids: Sequence[int]
     message: NewMessage
-
-    def apart(self) -> "list[_Request]":
-        """Each message of a run."""
-        assert isinstance(self.message, NewRun)
-        each = zip(self.request_ids, self.message.messages(), strict=True)
-        return [_Request((request_id,), message) for request_id, message in each]
 
 
 def _cost(requests: Iterable[_Request]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from broker.model.failure import Refusal
 from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
+from broker.node.appender_messages import PlacedApart, RunOutcome
 from schemas.encoding.frames import frames
 from schemas.generated.google.protobuf import Any
 from schemas.generated.milvus.proto import common, messages, streaming
@@ -22,10 +23,11 @@ from schemas.wire import (
 FLUSHED = "type.googleapis.com/milvus.proto.messages.ManualFlushExtraResponse"
 
 
-def produce_answers(
-    request_ids: Sequence[int], message: NewMessage, outcome: Appended | Refusal
-) -> bytes:
+def produce_answers(request_ids: Sequence[int], message: NewMessage, outcome: RunOutcome) -> bytes:
     """A ProduceResponse with its gRPC framing for the message, or for each message of a run."""
+    if isinstance(outcome, PlacedApart):
+        each = zip(request_ids, outcome.outcomes, strict=True)
+        return b"".join([produce_answers((it,), message, landed) for it, landed in each])
     if type(outcome) is Appended and message.type != MessageType.MANUAL_FLUSH:
         return produce_run(request_ids, outcome.id, outcome.tick, outcome.last_confirmed_id)
     return frames([_answer(it, outcome) for it in request_ids])

@@ -32,7 +32,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import NewMessage
 from broker.node.append.barrier_queue import BarrierQueue
 from broker.node.append.intake import append_then
-from broker.node.appender_messages import AppendOutcome
+from broker.node.appender_messages import PlacedApart, RunOutcome
 from broker.node.directory_messages import Locate, Located
 from broker.transport import Stalled
 from schemas.encoding.oversize import FrameTooLarge
@@ -52,7 +52,7 @@ GONE_CODES: Final = frozenset({StreamingCode.ON_SHUTDOWN, StreamingCode.CHANNEL_
 """Outcomes that mean the pchannel has left this node: every later append would fail too."""
 
 
-Settle = Callable[[tuple[AppendOutcome, ...]], None]
+Settle = Callable[[tuple[RunOutcome, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class AppendFlow:
         Ends the stream when an outcome says that the pchannel has left this node.
         """
 
-        def answered(outcomes: tuple[AppendOutcome, ...]) -> None:
+        def answered(outcomes: tuple[RunOutcome, ...]) -> None:
             settle(outcomes)
             self._end_if_gone(outcomes)
 
@@ -213,9 +213,11 @@ class AppendFlow:
         self._reading.cancel()
         self._held.close(Refusal(refusal.code, f"{refusal.cause}; nothing was stored"))
 
-    def _end_if_gone(self, outcomes: Iterable[AppendOutcome]) -> None:
+    def _end_if_gone(self, outcomes: Iterable[RunOutcome]) -> None:
         for outcome in outcomes:
-            if isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
+            if isinstance(outcome, PlacedApart):
+                self._end_if_gone(outcome.outcomes)
+            elif isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
                 # Also for CHANNEL_FENCED: either way a client has to look up the new owner.
                 self.end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
                 return

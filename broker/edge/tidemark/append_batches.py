@@ -23,7 +23,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from broker.node.appender_messages import AppendOutcome
+from broker.node.appender_messages import PlacedApart, RunOutcome
 from broker.ports.row_schemas import RowSchemas
 from broker.transport import BatchStream
 from schemas.batches import append_landed, append_refused, scan_append_request
@@ -153,7 +153,7 @@ class AppendStream:
         self._in_order.append(group)
         batches = tuple([it for it in group.verdicts if isinstance(it, NewBatch)])
 
-        def settle(outcomes: tuple[AppendOutcome, ...]) -> None:
+        def settle(outcomes: tuple[RunOutcome, ...]) -> None:
             landed = iter(outcomes)
             group.answers = [
                 _answer(it if isinstance(it, Refusal) else next(landed), group.durability)
@@ -180,7 +180,8 @@ class AppendStream:
             self._flow.answer([frames(answers)], cost)
 
 
-def _answer(outcome: Appended | Refusal, durability: Durability) -> bytes:
+def _answer(outcome: RunOutcome, durability: Durability) -> bytes:
+    assert not isinstance(outcome, PlacedApart), "a batch is placed whole"
     if isinstance(outcome, Appended):
         return append_landed(outcome.id, outcome.tick, outcome.last_confirmed_id, durability)
     # Tells a producer where to go on after a gap in its sequence numbers.

@@ -249,6 +249,9 @@ class Appender(Actor[_Message]):
             # empty answers. The heartbeat's CloseTick comes through here.
             self._tail.wake_all()
             return
+        parts = self._segments.apart(messages)
+        if parts is not None:
+            messages = acks.apart(parts)
         assigner = self._segments.assigner_for(messages)
         due = self._known.transactions.rollbacks_due(messages)
         # All ticks of the group in one reservation, before the decision: `sequence` is pure and

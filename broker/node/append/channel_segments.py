@@ -8,6 +8,7 @@ from broker.core.segments.segment_assigner import (
     ROW_TYPES,
     DecodedEffect,
     SegmentAssigner,
+    placed_apart,
     segment_assigner,
 )
 from broker.core.segments.segment_table import SegmentTable
@@ -16,8 +17,8 @@ from broker.core.txn.txn_state import TxnState
 from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick
-from broker.model.message import NewMessage, NewRun
-from broker.node.appender_messages import SINGLY, SealOverdue, SealSegments
+from broker.model.message import NewMessage
+from broker.node.appender_messages import SealOverdue, SealSegments
 from broker.ports.headers import BadHeader, Headers
 
 
@@ -29,6 +30,10 @@ class ChannelSegments:
         self._headers = headers
         # Endless: `random` never returns the sentinel None.
         self._chances: Iterator[float] = iter(random.random, None)
+
+    def apart(self, messages: Sequence[NewMessage]) -> Sequence[Sequence[NewMessage]] | None:
+        """What to place of each message of a group; None, at almost no cost, when itself."""
+        return placed_apart(self.table, messages)
 
     def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:
         """The segment assigner of a group; None, at almost no cost, if no message needs one."""
@@ -52,8 +57,6 @@ class ChannelSegments:
 
     def _read(self, message: NewMessage) -> DecodedEffect:
         """The effect of a message. Refuses with UNRECOVERABLE: clients retry any other code."""
-        if isinstance(message, NewRun):
-            return SINGLY
         try:
             if not isinstance(message, NewBatch):
                 return self._headers.effect(message.type, message.body)

@@ -1,13 +1,19 @@
 """Group commit: batches that share one write and one sync, and when each is acknowledged."""
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from actors import Envelope
 from broker.core.log.backlog import Backlog
 from broker.model.batch import Durability
 from broker.model.message import NewMessage
-from broker.node.appender_messages import AppendBatch, AppendOutcome
+from broker.node.appender_messages import (
+    AppendBatch,
+    AppendOutcome,
+    PlacedApart,
+    RunOutcome,
+)
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.ticks import RESERVE_COUNT_MAX
 
@@ -51,12 +57,19 @@ class GroupAcks:
     def __init__(self, group: Sequence[Envelope[Any]], backlog: Backlog) -> None:
         self._group = [(each, _batch(each)) for each in group]
         self._backlog = backlog
+        self._placed: Sequence[int] | None = None
+        """How many messages were placed for each of `messages`; None: one."""
 
     def messages(self) -> Sequence[NewMessage]:
         """The messages of all batches, in order."""
         if len(self._group) == 1:
             return self._group[0][1].messages
         return [message for _, batch in self._group for message in batch.messages]
+
+    def apart(self, parts: Sequence[Sequence[NewMessage]]) -> Sequence[NewMessage]:
+        """The messages to place instead of `messages`, a part for each; outcomes are of these."""
+        self._placed = tuple(map(len, parts))
+        return [message for part in parts for message in part]
 
     def sequenced(self, outcomes: Sequence[AppendOutcome]) -> Callable[[], None] | None:
         """Acknowledge `memory` appends; return what to call after the write, if anything."""
@@ -76,7 +89,7 @@ class GroupAcks:
         """
         if len(self._group) == 1:
             envelope, _ = self._group[0]
-            envelope.reply_at_once(tuple(outcomes))
+            envelope.reply_at_once(tuple(self._answers(outcomes)))
 
     def finish(self, outcomes: Sequence[AppendOutcome]) -> None:
         """Acknowledge every batch that was not yet, and count all bytes out of the backlog."""
@@ -85,12 +98,20 @@ class GroupAcks:
         self._backlog.release(sum([batch.size_bytes for _, batch in self._group]))
 
     def _reply(self, outcomes: Sequence[AppendOutcome], levels: Collection[Durability]) -> None:
-        start = 0
+        start, answers = 0, self._answers(outcomes)
         for envelope, batch in self._group:
             end = start + len(batch.messages)
             if batch.durability in levels:
-                envelope.reply(tuple(outcomes[start:end]))  # ignored when replied to before
+                # Ignored when replied to before.
+                envelope.reply(tuple(answers[start:end]))
             start = end
+
+    def _answers(self, outcomes: Sequence[AppendOutcome]) -> Sequence[RunOutcome]:
+        if self._placed is None:
+            return outcomes
+        each = iter(outcomes)
+        parts = [tuple(islice(each, count)) for count in self._placed]
+        return [part[0] if len(part) == 1 else PlacedApart(part) for part in parts]
 
 
 def _batch(envelope: Envelope[Any]) -> AppendBatch:

@@ -12,7 +12,7 @@ from broker.model.batch import Durability, ticks_of
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import NewMessage
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from broker.node.appender_messages import AppendBatch, AppendOutcome
+from broker.node.appender_messages import AppendBatch, AppendOutcome, PlacedApart, RunOutcome
 from broker.node.directory_messages import Located
 
 UNKNOWN_OUTCOME = "the messages may or may not be stored"
@@ -37,15 +37,17 @@ async def append(
     if isinstance(batch, Refusal):
         return (batch,) * len(messages)
     try:
-        return await located.appender.ask(batch, deadline_s=deadline_s)
+        outcomes = await located.appender.ask(batch, deadline_s=deadline_s)
     except ActorError as error:
         return (_refusal(located, batch, error),) * len(messages)
+    # Only a run can be placed apart, and runs come by `append_then`.
+    return tuple([it for it in outcomes if not isinstance(it, PlacedApart)])
 
 
 def append_then(
     located: Located,
     messages: tuple[NewMessage, ...],
-    answered: Callable[[tuple[AppendOutcome, ...]], None],
+    answered: Callable[[tuple[RunOutcome, ...]], None],
     *,
     deadline_s: float,
     durability: Durability = Durability.FSYNC,
@@ -56,7 +58,7 @@ def append_then(
         answered((batch,) * len(messages))
         return
 
-    def settle(answer: tuple[AppendOutcome, ...] | Exception) -> None:
+    def settle(answer: tuple[RunOutcome, ...] | Exception) -> None:
         if isinstance(answer, Exception):
             answer = (_refusal(located, batch, answer),) * len(messages)
         answered(answer)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.core.segments.segment_assigner import placed_apart
 from broker.core.segments.segment_sealing import SealReason, SegmentLimits
+from broker.core.segments.segment_table import SegmentTable
 from broker.model.channel import SegmentCounts
 from broker.model.effect import (
     ALL_PARTITIONS,
@@ -26,7 +28,14 @@ from broker.model.effect import (
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import CollectionId, SegmentId, TimeTick
-from broker.model.message import Appended, AppendedFlush, AppendedInTxn, MessageType, NewMessage
+from broker.model.message import (
+    Appended,
+    AppendedFlush,
+    AppendedInTxn,
+    MessageType,
+    NewMessage,
+    NewRun,
+)
 from broker.model.txn import TxnContext
 from tests.broker.core.segments.naive_reader import NaiveReader
 from tests.broker.core.segments.shard_log import (
@@ -363,3 +372,24 @@ def test_what_is_overdue_or_chosen_is_sealed_once() -> None:
         SealReason.LIFETIME,
     ]
     assert log.shards.growing_bytes == 0
+
+
+def test_runs_are_placed_apart_from_the_create_of_their_collection_on() -> None:
+    def run(vchannel: str) -> NewRun:
+        return NewRun(vchannel, MessageType.INSERT, b"", 3, bodies=(b"a", b"bc"), sizes=(1, 2))
+
+    create = NewMessage(V[0], MessageType.CREATE_COLLECTION, b"", 0)
+    assert placed_apart(SegmentTable(), [run(V[0])]) is None
+    assert placed_apart(SegmentTable(), [run(V[0]), create, run(V[1])]) is None
+    parts = placed_apart(SegmentTable(), [run(V[0]), create, run(V[0]), run(V[1])])
+    assert parts is not None
+    assert [list(part) for part in parts] == [
+        [run(V[0])],
+        [create],
+        run(V[0]).messages(),
+        [run(V[1])],
+    ]
+    known = SegmentTable()
+    known.create_collection(V[0], C[0], (A,), 1)
+    assert placed_apart(known, [NewMessage(V[0], MessageType.INSERT, b"a", 1)]) is None
+    assert placed_apart(known, [run(V[0])]) == [run(V[0]).messages()]

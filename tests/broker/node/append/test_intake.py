@@ -10,7 +10,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.node.append.intake import append, append_then
-from broker.node.appender_messages import AppendOutcome
+from broker.node.appender_messages import RunOutcome
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.world import PCHANNEL, appended, message, running_node
@@ -25,7 +25,7 @@ class Gate:
         self.wal = MemoryWal(pause=self.open.wait)  # type: ignore[arg-type]
 
 
-def refusal(outcomes: tuple[AppendOutcome, ...]) -> Refusal:
+def refusal(outcomes: tuple[RunOutcome, ...]) -> Refusal:
     (outcome,) = set(outcomes)
     assert isinstance(outcome, Refusal)
     return outcome
@@ -215,7 +215,7 @@ def test_append_then_gives_the_same_outcomes_as_append() -> None:
         async with running_node(gate.wal, limits) as world:
             await world.assign()
             located = await world.locate()
-            got: list[tuple[AppendOutcome, ...]] = []
+            got: list[tuple[RunOutcome, ...]] = []
             append_then(located, (message("x"),) * 2, got.append, deadline_s=30)
             await world.clock.sleep(0.1)
             assert [type(it) for it in got.pop()] == [Appended, Appended]
@@ -248,8 +248,9 @@ def test_an_acknowledged_append_is_readable_at_the_callers_next_turn() -> None:
             loop = asyncio.get_running_loop()
             seen: list[tuple[int, int]] = []
 
-            def answered(outcomes: tuple[AppendOutcome, ...]) -> None:
-                last = appended(outcomes)[-1]
+            def answered(outcomes: tuple[RunOutcome, ...]) -> None:
+                (last,) = outcomes
+                assert isinstance(last, Appended)
                 loop.call_soon(lambda: seen.append((last.id, channel.tail.next_id)))
 
             for together in (1, 3):
