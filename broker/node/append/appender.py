@@ -25,7 +25,7 @@ from broker.core.log.log_end import LogEnd, closed_tick, end_after, time_tick_re
 from broker.core.log.mvcc import MvccTicks
 from broker.core.log.record_drafts import WriterState
 from broker.core.log.sequencer import Sequenced, barrier_of, sequence
-from broker.core.segments.segment_assigner import SegmentAssigner
+from broker.core.segments.segment_assigner import SegmentAssigner, placed_apart
 from broker.core.txn.txn_view import staged_usage
 from broker.model.batch import ticks_of
 from broker.model.channel import AccessMode, PChannel
@@ -249,7 +249,7 @@ class Appender(Actor[_Message]):
             # empty answers. The heartbeat's CloseTick comes through here.
             self._tail.wake_all()
             return
-        parts = self._segments.apart(messages)
+        parts = placed_apart(self._segments.table, messages)
         if parts is not None:
             messages = acks.apart(parts)
         assigner = self._segments.assigner_for(messages)

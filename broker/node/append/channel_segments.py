@@ -8,7 +8,6 @@ from broker.core.segments.segment_assigner import (
     ROW_TYPES,
     DecodedEffect,
     SegmentAssigner,
-    placed_apart,
     segment_assigner,
 )
 from broker.core.segments.segment_table import SegmentTable
@@ -30,10 +29,6 @@ class ChannelSegments:
         self._headers = headers
         # Endless: `random` never returns the sentinel None.
         self._chances: Iterator[float] = iter(random.random, None)
-
-    def apart(self, messages: Sequence[NewMessage]) -> Sequence[Sequence[NewMessage]] | None:
-        """What to place of each message of a group; None, at almost no cost, when itself."""
-        return placed_apart(self.table, messages)
 
     def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:
         """The segment assigner of a group; None, at almost no cost, if no message needs one."""

@@ -89,7 +89,9 @@ class GroupAcks:
         """
         if len(self._group) == 1:
             envelope, _ = self._group[0]
-            envelope.reply_at_once(tuple(self._answers(outcomes)))
+            placed = self._placed
+            answers = outcomes if placed is None else _answers(outcomes, placed)
+            envelope.reply_at_once(tuple(answers))
 
     def finish(self, outcomes: Sequence[AppendOutcome]) -> None:
         """Acknowledge every batch that was not yet, and count all bytes out of the backlog."""
@@ -98,7 +100,8 @@ class GroupAcks:
         self._backlog.release(sum([batch.size_bytes for _, batch in self._group]))
 
     def _reply(self, outcomes: Sequence[AppendOutcome], levels: Collection[Durability]) -> None:
-        start, answers = 0, self._answers(outcomes)
+        start, placed = 0, self._placed
+        answers = outcomes if placed is None else _answers(outcomes, placed)
         for envelope, batch in self._group:
             end = start + len(batch.messages)
             if batch.durability in levels:
@@ -106,12 +109,11 @@ class GroupAcks:
                 envelope.reply(tuple(answers[start:end]))
             start = end
 
-    def _answers(self, outcomes: Sequence[AppendOutcome]) -> Sequence[RunOutcome]:
-        if self._placed is None:
-            return outcomes
-        each = iter(outcomes)
-        parts = [tuple(islice(each, count)) for count in self._placed]
-        return [part[0] if len(part) == 1 else PlacedApart(part) for part in parts]
+
+def _answers(outcomes: Sequence[AppendOutcome], placed: Sequence[int]) -> Sequence[RunOutcome]:
+    each = iter(outcomes)
+    parts = [tuple(islice(each, count)) for count in placed]
+    return [part[0] if len(part) == 1 else PlacedApart(part) for part in parts]
 
 
 def _batch(envelope: Envelope[Any]) -> AppendBatch:
