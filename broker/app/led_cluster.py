@@ -15,7 +15,8 @@ from broker.app.storage import metadata
 from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
-from broker.coordinator.leases.leadership import LedStore, lead
+from broker.coordinator.json_records import UnreadableRecord
+from broker.coordinator.leases.leadership import Deposed, LedStore, lead
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import pchannel_names
@@ -74,15 +75,19 @@ async def _founded(
     except MetaError as error:
         raise CannotStart(str(error)) from error
     reported = False
+    led: LedStore | None = None
     while True:
         try:
-            led = await lead(store)
+            if led is None:
+                led = await lead(store)
             # Here, not in the catalog alone: nodes look collections up by their ids, too, and an
             # actor has a deadline to start.
             await ensure_indexes(led)
             return cluster, led
         except Refused as refused:
             raise CannotStart(refused.refusal.cause) from refused
+        except (Deposed, UnreadableRecord) as error:
+            raise CannotStart(str(error)) from error  # no outage: a retry finds the same
         except MetaError as error:
             if not reported:  # once: it may wait for hours
                 log.warning("waiting for the metadata to take writes", error=str(error))

@@ -7,13 +7,12 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from broker.coordinator.json_records import decode_fields, encode_fields
+from broker.coordinator.json_records import UnreadableRecord, decode_fields, encode_fields
 from broker.core.cluster.assignment import Owner, PChannelMeta
 from broker.core.cluster.node_leases import NodeMember
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
-from broker.ports.meta import MetaError
 
 CLUSTER_KEY = "cluster"
 TICK_BOUND_KEY = "tso/bound"
@@ -58,11 +57,12 @@ def encode_number(number: int) -> bytes:
 
 
 def decode_number(key: str, value: bytes) -> int:
-    """The number; raises MetaError when the value is not one."""
+    """The number; raises UnreadableRecord when the value is not one."""
     try:
         return int(value)
     except ValueError as error:
-        raise MetaError(f"{key}: stored value is not a number: {value[:40]!r}") from error
+        cause = f"{key}: stored value is not a number: {value[:40]!r}"
+        raise UnreadableRecord(cause) from error
 
 
 def encode_pchannel(meta: PChannelMeta) -> bytes:
@@ -82,7 +82,7 @@ def encode_pchannel(meta: PChannelMeta) -> bytes:
 
 
 def decode_pchannel(key: str, value: bytes) -> PChannelMeta:
-    """The pchannel; raises MetaError for a record this version cannot read."""
+    """The pchannel; raises UnreadableRecord if this version cannot read it."""
 
     def parse(fields: dict[str, Any]) -> PChannelMeta:
         node = fields["node"]
@@ -114,7 +114,7 @@ def encode_collection(collection: Collection) -> bytes:
 
 
 def decode_collection(key: str, value: bytes) -> Collection:
-    """The collection; raises MetaError for a record this version cannot read."""
+    """The collection; raises UnreadableRecord if this version cannot read it."""
 
     def parse(fields: dict[str, Any]) -> Collection:
         return Collection(
@@ -153,7 +153,7 @@ def encode_cluster(cluster: Cluster) -> bytes:
 
 
 def decode_cluster(key: str, value: bytes) -> Cluster:
-    """The cluster; raises MetaError for a record this version cannot read."""
+    """The cluster; raises UnreadableRecord if this version cannot read it."""
 
     def parse(fields: dict[str, Any]) -> Cluster:
         return Cluster(
@@ -185,7 +185,7 @@ def encode_member(member: NodeMember) -> bytes:
 
 
 def decode_member(key: str, value: bytes) -> NodeMember:
-    """The node, with an expired lease; raises MetaError for a record this version cannot read."""
+    """The node, with an expired lease; raises UnreadableRecord if this version cannot read it."""
 
     def parse(fields: dict[str, Any]) -> NodeMember:
         return NodeMember(

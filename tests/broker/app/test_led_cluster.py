@@ -1,0 +1,76 @@
+"""What ends the start of a coordinator, and what it waits for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.app import CannotStart, bind, led_cluster
+from broker.config import Settings
+from broker.coordinator.leases.leadership import LEADER_KEY, Deposed
+from broker.coordinator.records import COLLECTION_ID_KEY, collection_key, encode_number
+from broker.data_folder import DataFolder
+from broker.meta.sqlite import SqliteMetaStore
+from broker.ports.meta import MetaError, MetaStore
+
+LISTEN = "127.0.0.1:0"
+
+
+async def term(root: Path) -> int:
+    """The term of the first start in this folder."""
+    with bind(LISTEN) as bound:
+        async with led_cluster.led_cluster(
+            Settings(listen=LISTEN), DataFolder(root), bound, {}
+        ) as cluster:
+            return cluster.store.term
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, failures: Sequence[MetaError]) -> None:
+    """Let the indexes of the catalog fail so often."""
+    left = list(failures)
+
+    async def ensure_indexes(_: MetaStore) -> bool:
+        if left:
+            raise left.pop(0)
+        return False
+
+    monkeypatch.setattr(led_cluster, "ensure_indexes", ensure_indexes)
+    monkeypatch.setattr(led_cluster, "RETRY_S", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (b"{", "collection/c: stored record is unreadable"),
+        (b'{"version":9}', "collection/c: record version 9; this program knows version 1"),
+    ],
+)
+async def test_a_collection_record_that_cannot_be_read_ends_the_start(
+    tmp_path: Path, record: bytes, text: str
+) -> None:
+    async with await SqliteMetaStore.open(DataFolder(tmp_path).metadata) as store:
+        await store.write({collection_key("c"): record, COLLECTION_ID_KEY: encode_number(101)})
+    with pytest.raises(CannotStart, match=text):
+        await term(tmp_path)
+
+
+async def test_a_leader_record_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
+    async with await SqliteMetaStore.open(DataFolder(tmp_path).metadata) as store:
+        await store.write({LEADER_KEY: b"x"})
+    with pytest.raises(CannotStart, match="leader: stored value is not a number"):
+        await term(tmp_path)
+
+
+async def test_a_coordinator_that_a_newer_one_replaced_does_not_take_the_lead_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, [Deposed("a newer coordinator leads")])
+    with pytest.raises(CannotStart, match="a newer coordinator leads"):
+        await term(tmp_path)
+
+
+async def test_an_outage_after_taking_the_lead_is_waited_for_within_one_term(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, [MetaError("the disk is full")] * 3)
+    assert await term(tmp_path) == 1
