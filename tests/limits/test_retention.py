@@ -66,7 +66,10 @@ async def test_whoever_wants_all_gets_what_is_left_and_the_size_is_near_the_limi
         found = [message.id async for message in whole.messages()]
         assert found[0] >= first_id
         assert found == sorted(set(found))
-        assert bytes_on_disk(tmp_path) < SETTINGS["retention_bytes"] + 3 * MIB
+        # As far as the newest snapshot lets it; on a busy machine that comes later.
+        with anyio.fail_after(DEADLINE_S):
+            while bytes_on_disk(tmp_path) >= SETTINGS["retention_bytes"] + 3 * MIB:
+                await truncate_once(broker, log)
 
 
 async def write(log: Client) -> None:
@@ -81,11 +84,16 @@ async def truncate(broker: Broker, log: Client) -> int:
     with anyio.fail_after(DEADLINE_S):
         first_id = 1
         while first_id <= MESSAGES // 2:
-            truncation = broker.system.find("/root/node/truncation")
-            await truncation.ask(TruncateLogs(), deadline_s=DEADLINE_S)
-            await log.append(VCHANNEL, b"behind it")
-            first_id = int((await log.offsets.describe([VCHANNEL]))[VCHANNEL].first_id)
+            first_id = await truncate_once(broker, log)
     return first_id
+
+
+async def truncate_once(broker: Broker, log: Client) -> int:
+    """Have retention applied now; the first id that is left."""
+    truncation = broker.system.find("/root/node/truncation")
+    await truncation.ask(TruncateLogs(), deadline_s=DEADLINE_S)
+    await log.append(VCHANNEL, b"behind it")
+    return int((await log.offsets.describe([VCHANNEL]))[VCHANNEL].first_id)
 
 
 def bytes_on_disk(folder: Path) -> int:
