@@ -3,13 +3,14 @@
 A round: find what is due by retention alone, ask who holds it, decide, record who is passed, and
 remove the rest. Nobody is asked while nothing is due.
 
-While the coordinator does not answer, everything is kept; after `unasked_grace_s` only up to
-`hold_bytes_max` of each pchannel, since no cursor could hold back more.
+While the coordinator does not answer, or cannot record who is passed (its disk is full), everything
+is kept; after `unasked_grace_s` only up to `hold_bytes_max` of each pchannel, since no cursor could
+hold back more.
 
 Why not in the Appender: it must not wait for another process while appends wait for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -32,7 +33,7 @@ from broker.model.retention.policy import (
 from broker.node.appender_messages import Truncate
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.ports.wal import Log, WalError
+from broker.ports.wal import Log, LogClosed, WalError
 
 ANSWER_S = 5.0
 
@@ -77,6 +78,10 @@ class Truncation(Actor[TruncateLogs]):
         # The default: nothing is ever due, so that an idle broker does nothing here.
         if not self._rule.now.keeps_all or self._rule.removals:
             await self._look()
+        else:
+            # Nothing is kept for anyone: the grace begins when retention is switched on.
+            self._answered_s = self._clock.monotonic_s()
+            self._rule.unasked = {}
         for envelope in batch:
             envelope.reply(None)
 
@@ -86,10 +91,11 @@ class Truncation(Actor[TruncateLogs]):
         due = {name: self._due(it, now_ms) for name, it in channels.items()}
         held = {name: it for name, it in due.items() if it.segments}
         known = await self._ask(held)
-        removals = {}
-        for name, it in held.items():
-            removals[name] = await self._decide(it, known, now_ms)
-        await self._remove(due, removals, asked=known is not None)
+        removals = await self._decisions(held, known, now_ms)
+        allowed = None if known is None else await self._allowed(removals)
+        if known is not None and allowed is None:
+            removals = await self._decisions(held, None, now_ms)
+        self._remove(due, removals, allowed)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """What was removed without asking; and why nobody could be asked, if so."""
@@ -109,15 +115,16 @@ class Truncation(Actor[TruncateLogs]):
             with anyio.fail_after(ANSWER_S):
                 found = await self._node.holds.of({name: it.start for name, it in due.items()})
         except (Refused, TimeoutError) as error:
-            why = str(error) or f"no answer within {ANSWER_S:g} s"
-            if not self._rule.unasked:
-                log.warning("holders of the log are not known: keeping what is due", error=why)
-            self._rule.unasked = dict.fromkeys(due, why)
+            self._unanswered(due, "the holders are not known", error)
             return None
-        self._answered_s = self._clock.monotonic_s()
-        self._rule.unasked = {}
         self._rule.known = {name: tuple(holds) for name, holds in found.items()}
         return found
+
+    def _unanswered(self, due: Iterable[PChannelName], what: str, error: Exception) -> None:
+        why = f"{what}: {str(error) or f'no answer within {ANSWER_S:g} s'}"
+        if not self._rule.unasked:
+            log.warning("retention keeps what is due for now", error=why)
+        self._rule.unasked = dict.fromkeys(due, why)
 
     def _due(self, channel: OpenChannel, now_ms: int) -> Due:
         segments = channel.log.segments()
@@ -126,45 +133,48 @@ class Truncation(Actor[TruncateLogs]):
         count = expired(segments, active_bytes, self._rule.now, now_ms)
         return Due(channel, segments[:count])
 
-    async def _decide(
-        self, due: Due, known: Mapping[PChannelName, Sequence[Hold]] | None, now_ms: int
-    ) -> Removal:
-        channel = due.channel
-        # Those that were known last are better than none: holders mostly move forward.
-        others = (self._rule.known if known is None else known).get(channel.channel.name, ())
-        holds = own_holds(channel)
-        if known is None and self._waits():
-            return Removal(due.start.first_id)
-        try:
-            holds += await located(channel.log, others, due.segments[-1].next_id)
-        except WalError as error:
-            log.warning(
-                "cannot find what is held, so nothing is removed",
-                pchannel=channel.channel.name,
-                error=str(error),
-            )
-            return Removal(due.start.first_id)
-        unasked = self._rule.hold_bytes_max if known is None else None
-        return removal(due.segments, due.start.first_id, holds, now_ms, unasked)
+    async def _decisions(
+        self,
+        due: Mapping[PChannelName, Due],
+        known: Mapping[PChannelName, Sequence[Hold]] | None,
+        now_ms: int,
+    ) -> Mapping[PChannelName, Removal]:
+        """What to remove of each; without any answer (`known` None) nothing before the grace."""
+        found = {}
+        for name, it in due.items():
+            # Those that were known last are better than none: holders mostly move forward.
+            others = (self._rule.known if known is None else known).get(name, ())
+            found[name] = Removal(it.start.first_id)
+            if known is None and self._waits():
+                continue
+            unasked = self._rule.hold_bytes_max if known is None else None
+            try:
+                found[name] = await _decide(it, others, now_ms, unasked)
+            except Exception as error:  # noqa: BLE001 - one log must not stop the others
+                log.warning(
+                    "cannot decide what to remove, so nothing is removed",
+                    pchannel=name,
+                    error=repr(error),
+                )
+        return found
 
     def _waits(self) -> bool:
         silent_s = self._clock.monotonic_s() - self._answered_s
         return silent_s < self._node.limits.unasked_grace_s
 
-    async def _remove(
+    def _remove(
         self,
         due: Mapping[PChannelName, Due],
         removals: Mapping[PChannelName, Removal],
-        *,
-        asked: bool,
+        allowed: Collection[PChannelName] | None,
     ) -> None:
-        allowed = await self._allowed(removals) if asked else removals.keys()
+        """Have the Appenders remove what is allowed; `allowed` None: nobody could be asked."""
         for name, it in due.items():
             # Without anything to remove, too: a quiet log's old segment is sealed by that.
             before_id = it.start.first_id
-            if name in removals and name in allowed:
+            if name in removals and (allowed is None or name in allowed):
                 before_id = removals[name].first_id
-                if not asked and removals[name].bytes:
+                if allowed is None and removals[name].bytes:
                     self._rule.unasked_bytes += removals[name].bytes
                     log.warning(
                         "removed without asking who holds it: the log exceeds its bound",
@@ -177,31 +187,58 @@ class Truncation(Actor[TruncateLogs]):
             except ActorError:
                 continue  # full or dying: the next round comes soon
 
-    async def _allowed(self, removals: Mapping[PChannelName, Removal]) -> Sequence[PChannelName]:
-        """Those that may be removed; who is passed has been recorded by then."""
+    async def _allowed(
+        self, removals: Mapping[PChannelName, Removal]
+    ) -> Collection[PChannelName] | None:
+        """Those that may be removed, once who is passed is recorded; None: it is not recorded."""
         # A channel that had holders and has none now is reported once more.
         ended = {
             name: Removal(MessageId(0)) for name in self._rule.removals if name not in removals
         }
-        self._rule.removals = dict(removals)
         reports = {**removals, **ended}
-        if not any(it.tick or it.holders for it in reports.values()) and not ended:
-            return [*removals]
-        for name, found in removals.items():
-            for passed in found.passed:
-                log.warning(
-                    "a holder of the log is passed: what it needs is removed",
-                    pchannel=name,
-                    holder=f"{passed.kind} {passed.name}",
-                    cause=passed.cause,
-                    bytes=passed.bytes,
-                )
-        try:
-            with anyio.fail_after(ANSWER_S):
-                return [*await self._node.holds.allow(reports)]
-        except (Refused, TimeoutError) as error:
-            log.warning("cannot record what retention removes: keeping it", error=str(error))
-            return []
+        allowed: Collection[PChannelName] = removals.keys()
+        if ended or any(it.tick or it.holders for it in reports.values()):
+            # Until it is recorded, so that the next round reports those that ended.
+            self._rule.removals = reports
+            try:
+                with anyio.fail_after(ANSWER_S):
+                    allowed = await self._node.holds.allow(reports)
+            except (Refused, TimeoutError) as error:
+                self._unanswered(removals, "what retention removes cannot be recorded", error)
+                return None
+        self._rule.removals = dict(removals)
+        # Only now: a coordinator that answers but cannot write must not prolong the grace.
+        self._answered_s = self._clock.monotonic_s()
+        self._rule.unasked = {}
+        for name, it in removals.items():
+            if name in allowed:
+                _warn_of_passed(name, it)
+        return allowed
+
+
+def _warn_of_passed(name: PChannelName, removal: Removal) -> None:
+    for passed in removal.passed:
+        log.warning(
+            "a holder of the log is passed: what it needs is removed",
+            pchannel=name,
+            holder=f"{passed.kind} {passed.name}",
+            cause=passed.cause,
+            bytes=passed.bytes,
+        )
+
+
+async def _decide(due: Due, others: Sequence[Hold], now_ms: int, unasked: int | None) -> Removal:
+    """What to remove of a channel; `unasked`: see `removal`. Raises WalError."""
+    channel = due.channel
+    holds = own_holds(channel)
+    found, error = await located(channel.log, others, due.segments[-1].next_id)
+    if error is not None:
+        log.warning(
+            "cannot read the log where a holder is, so it counts as at its beginning",
+            pchannel=channel.channel.name,
+            error=str(error),
+        )
+    return removal(due.segments, due.start.first_id, [*holds, *found], now_ms, unasked)
 
 
 def own_holds(channel: OpenChannel) -> list[Hold]:
@@ -218,22 +255,32 @@ def own_holds(channel: OpenChannel) -> list[Hold]:
     return holds
 
 
-async def located(log: Log, holds: Sequence[Hold], end: MessageId) -> list[Hold]:
+async def located(
+    log: Log, holds: Sequence[Hold], end: MessageId
+) -> tuple[list[Hold], WalError | None]:
     """The holds, each with the first id that it needs; `end` for ids from there on.
 
-    Raises WalError. One read of the log for each hold that needs an id below `end`, and one more.
+    Where the log cannot be read (the error), a hold has the log's first id: its limits count, so
+    that damage does not keep the log for ever. Raises LogClosed. One read of the log for each hold
+    that needs an id below `end`, and one more.
     """
     found = []
     reached = False
+    failure: WalError | None = None
     for hold in sorted(holds, key=lambda it: it.tick):
         from_id = hold.from_id
         if hold.tick:
-            behind = end if reached else await _behind(log, hold.tick)
+            try:
+                behind = end if reached else await _behind(log, hold.tick)
+            except LogClosed:
+                raise  # says nothing of the place, and nothing is removed by then
+            except WalError as error:
+                behind, failure = log.bounds().first_id, error
             # Last confirmed ids only grow: whoever is at a later tick needs nothing below either.
             reached = behind >= end
             from_id = min(behind, from_id or behind)
         found.append(replace(hold, from_id=from_id))
-    return found
+    return found, failure
 
 
 async def _behind(log: Log, tick: TimeTick) -> MessageId:
@@ -243,8 +290,9 @@ async def _behind(log: Log, tick: TimeTick) -> MessageId:
     if found >= next_id:
         return found
     # A transaction that commits behind the tick may have begun before it.
-    (record, *_) = await log.read(found, 1)
-    return min(found, record.last_confirmed_id)
+    records = await log.read(found, 1)
+    # Nothing where damage is skipped up to the end of the log.
+    return min([found, *[it.last_confirmed_id for it in records[:1]]])
 
 
 def _removes(channel: OpenChannel) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 from broker.core.naming import pchannel_of
 from broker.core.time.named_cursor import Positions
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
 from broker.model.named_cursor import ChannelPosition, NamedCursor
 from broker.model.retention.holders import (
     Hold,
@@ -32,7 +32,7 @@ def hold_of(cursor: NamedCursor, pchannel: PChannelName, limits: HoldLimits) -> 
         return None
     tick, from_id = TimeTick(0), MessageId(0)
     # One that may need everything decides; else the smallest of each, where it is known.
-    if all(it.closed or (not it.tick and it.from_id) for it in places):
+    if all(it.closed > 0 or (not it.tick and it.from_id) for it in places):
         tick = min((it.closed for it in places if it.tick), default=tick)
         from_id = min((it.from_id for it in places if it.from_id), default=from_id)
     until_ms = cursor.moved_ms + limits.age_s_max * 1000
@@ -54,13 +54,15 @@ def is_lost(at: ChannelPosition, start: LogStart) -> bool:
     """Whether a reader that continues here may miss a message that is removed."""
     if at.tick and at.closed < start.removed_tick:
         return True
-    return 0 < at.from_id < start.first_id
+    # Without a tick it begins with the first message, also where no id says so.
+    from_id = at.from_id if at.tick else max(at.from_id, FIRST_MESSAGE_ID)
+    return 0 < from_id < start.first_id
 
 
 def from_what_is_left(positions: Positions, starts: Starts) -> Positions:
     """The same positions; whoever starts at the beginning starts at the first message left."""
     return {
-        name: it if it.tick else replace(it, from_id=max(it.from_id, _start(name, starts).first_id))
+        name: it if it.tick else replace(it, from_id=max(it.from_id, _first_id(name, starts)))
         for name, it in positions.items()
     }
 
@@ -120,6 +122,11 @@ def without_those_that_moved(
 
 def _places(positions: Positions, pchannel: PChannelName) -> list[ChannelPosition]:
     return [it for name, it in positions.items() if pchannel_of(name) == pchannel]
+
+
+def _first_id(channel: str, starts: Starts) -> MessageId:
+    # A log that has lost nothing may have no start here.
+    return max(FIRST_MESSAGE_ID, _start(channel, starts).first_id)
 
 
 def _start(channel: str, starts: Starts) -> LogStart:

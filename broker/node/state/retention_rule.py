@@ -22,7 +22,7 @@ class RetentionRule:
         self.hold_bytes_max = hold_bytes_max
         self.removals: dict[PChannelName, Removal] = {}
         self.unasked: dict[PChannelName, str] = {}
-        """Why the holders of a pchannel are not known, while something of it is due."""
+        """Why nobody could be asked about a pchannel, while something of it is due."""
         self.known: dict[PChannelName, tuple[Hold, ...]] = {}
         self.unasked_bytes = 0
         """Removed without asking, since the process started."""
@@ -38,12 +38,11 @@ class RetentionRule:
             name, why = next(iter(self.unasked.items()))
             found.append(
                 f"{len(self.unasked)} pchannels, {name} among them, keep up to"
-                f" {self.hold_bytes_max:,} bytes more than retention allows: who holds them is not"
-                f" known: {why}"
+                f" {self.hold_bytes_max:,} bytes more than retention allows: {why}"
             )
         if self.unasked_bytes:
             found.append(
                 f"retention removed {self.unasked_bytes:,} bytes without asking who holds them,"
-                " since this process started: the coordinator did not answer"
+                " since this process started: the coordinator did not answer or could not record it"
             )
         return found

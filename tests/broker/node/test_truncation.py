@@ -1,18 +1,23 @@
 """What a node removes of its logs, for holders that it knows, and for those it cannot ask about."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+
+import pytest
 
 from actors.testing import run_seeded
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import AppendedInTxn, MessageType
+from broker.model.record import Record
 from broker.model.retention.holders import Hold, HolderKind, PassCause, Removal
 from broker.model.retention.policy import LogStart, Retention
 from broker.model.txn import TxnContext
 from broker.node.state.node_limits import NodeLimits
-from broker.wal.memory_wal import MemoryWal
-from tests.broker.node.world import PCHANNEL, World, appended, message, running_node
+from broker.ports.wal import Corrupt, LogClosed
+from broker.wal.memory_wal import MemoryLog, MemoryWal
+from tests.broker.node.world import OTHER, PCHANNEL, World, appended, message, running_node
 
 SEGMENT_BYTES = 500
 KEPT_BYTES = 1_000
@@ -29,10 +34,14 @@ LIMITS = NodeLimits(
 
 @dataclass
 class HoldsFake:
-    """A coordinator: `held` is what it knows; `away` plays one that does not answer."""
+    """A coordinator: `held` is what it knows; `away` plays one that does not answer.
+
+    `full`: it answers, but cannot record a removal.
+    """
 
     held: dict[str, Hold] = field(default_factory=dict)
     away: str = ""
+    full: str = ""
     refuses: bool = False
     asked: list[LogStart] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
@@ -48,6 +57,8 @@ class HoldsFake:
 
     async def allow(self, removals: Mapping[PChannelName, Removal]) -> Collection[PChannelName]:
         self._answer()
+        if self.full:
+            raise Refused(StreamingCode.INNER, self.full)
         self.removals += removals.values()
         if self.world is not None:
             self.first_ids.append((await self.world.offsets()).first_id)
@@ -63,6 +74,10 @@ class HoldsFake:
             raise Refused(StreamingCode.INNER, self.away)
 
 
+def retaining(holds: HoldsFake, limits: NodeLimits = LIMITS) -> AbstractAsyncContextManager[World]:
+    return running_node(MemoryWal(segment_bytes=SEGMENT_BYTES), limits, holds=holds)
+
+
 async def fill(world: World, count: int = 60) -> None:
     for number in range(count):
         await world.append(message("x" * 100, shard=number % 2))
@@ -74,9 +89,7 @@ def test_what_a_holder_needs_stays_and_nobody_is_asked_while_nothing_is_due() ->
     async def scenario() -> None:
         holds = HoldsFake()
         holds.hold("slow", from_id=20, bytes_max=1 << 30)
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             await world.append(message("x"))
             await world.clock.sleep(5)
@@ -100,9 +113,7 @@ def test_who_is_passed_is_named_before_anything_is_removed() -> None:
     async def scenario() -> None:
         holds = HoldsFake()
         holds.hold("lost", from_id=2, bytes_max=2_000)
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             holds.world = world
             await fill(world)
@@ -120,9 +131,7 @@ def test_who_is_passed_is_named_before_anything_is_removed() -> None:
 def test_a_removal_that_is_not_allowed_is_not_made() -> None:
     async def scenario() -> None:
         holds = HoldsFake(refuses=True)
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             await fill(world)
             assert holds.removals
@@ -137,9 +146,7 @@ def test_a_removal_that_is_not_allowed_is_not_made() -> None:
 def test_without_an_answer_the_bound_is_kept_and_what_exceeds_it_is_reported() -> None:
     async def scenario() -> None:
         holds = HoldsFake(away="the store is away")
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             await fill(world, 60)
             offsets = await world.offsets()
@@ -172,9 +179,7 @@ def test_holders_that_were_known_keep_what_they_need_while_nobody_answers() -> N
     async def scenario() -> None:
         holds = HoldsFake()
         holds.hold("slow", from_id=5, bytes_max=1 << 30)
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             await fill(world, 30)
             holds.away = "the coordinator restarts"
@@ -211,9 +216,7 @@ def test_a_new_owner_removes_nothing_before_it_knows_the_holders() -> None:
 def test_a_transaction_that_was_open_at_the_tick_of_a_holder_stays_whole() -> None:
     async def scenario() -> None:
         holds = HoldsFake()
-        async with running_node(
-            MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS, holds=holds
-        ) as world:
+        async with retaining(holds) as world:
             await world.assign()
             begin = message("", kind=MessageType.BEGIN_TXN, txn=TxnContext(TxnId(0), 60_000))
             (began,) = await world.append(begin)
@@ -232,3 +235,147 @@ def test_a_transaction_that_was_open_at_the_tick_of_a_holder_stays_whole() -> No
             assert (await world.offsets()).first_id > 20
 
     run_seeded(7, scenario)
+
+
+def test_a_coordinator_that_answers_but_cannot_record_a_removal_counts_as_silent() -> None:
+    async def scenario() -> None:
+        holds = HoldsFake(full="database or disk is full")
+        async with retaining(holds) as world:
+            await world.assign()
+            await fill(world, 60)
+            assert holds.asked
+            assert (await world.offsets()).first_id == 1, "nothing is removed within the grace"
+            (warning,) = world.node.retention.warnings()
+            assert "cannot be recorded: " in warning
+            assert "disk is full" in warning
+            await fill(world, 60)
+            offsets = await world.offsets()
+            assert offsets.first_id > 1
+            assert offsets.size_bytes > LIMITS.hold_bytes_max - SEGMENT_BYTES
+            assert offsets.size_bytes < KEPT_BYTES + LIMITS.hold_bytes_max + 3 * SEGMENT_BYTES
+            assert "without asking" in world.node.retention.warnings()[1]
+            holds.full = ""
+            await world.clock.sleep(2)
+            assert (await world.offsets()).size_bytes <= KEPT_BYTES + 2 * SEGMENT_BYTES
+            assert len(world.node.retention.warnings()) == 1
+
+    run_seeded(8, scenario)
+
+
+def test_that_nobody_holds_a_log_any_more_is_reported_until_it_is_recorded() -> None:
+    async def scenario() -> None:
+        holds = HoldsFake()
+        holds.hold("slow", from_id=5, bytes_max=1 << 30)
+        async with retaining(holds) as world:
+            await world.assign()
+            await fill(world, 30)
+            holds.full = "disk is full"
+            world.node.retention.adopt(Retention(), 3_000)
+            await world.clock.sleep(5)
+            assert holds.removals[-1].holders
+            holds.full = ""
+            await world.clock.sleep(2)
+            assert holds.removals[-1].holders == ()
+
+    run_seeded(9, scenario)
+
+
+@pytest.mark.parametrize("from_id", [0, 40])
+def test_a_holder_at_a_damaged_record_counts_as_at_the_beginning_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, from_id: int
+) -> None:
+    async def damaged(self: MemoryLog, tick: TimeTick) -> MessageId:
+        raise Corrupt("1.wal", 10, "checksum")
+
+    async def scenario() -> None:
+        holds = HoldsFake()
+        holds.hold("at the damage", tick=1, from_id=from_id, bytes_max=6_000)
+        async with retaining(holds) as world:
+            await world.assign()
+            await fill(world, 20)
+            assert (await world.offsets()).first_id == 1, "within its limits it keeps the log"
+            await fill(world, 60)
+            assert any(it.passed for it in holds.removals), "its limits count"
+            assert (await world.offsets()).size_bytes <= KEPT_BYTES + 2 * SEGMENT_BYTES
+
+    monkeypatch.setattr(MemoryLog, "seek_tick", damaged)
+    run_seeded(10, scenario)
+
+
+@pytest.mark.parametrize("failure", [LogClosed(OTHER), RuntimeError("broken")])
+def test_a_log_that_cannot_be_read_keeps_everything_and_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    broken = set[int]()
+    seek_tick = MemoryLog.seek_tick
+
+    async def failing(self: MemoryLog, tick: TimeTick) -> MessageId:
+        if self.term in broken:
+            raise failure
+        return await seek_tick(self, tick)
+
+    async def scenario() -> None:
+        holds = HoldsFake()
+        holds.hold("passed", tick=1, bytes_max=1)
+        async with retaining(holds) as world:
+            await world.assign(OTHER, term=7)
+            broken.add(7)
+            await world.assign()
+            for number in range(60):
+                await world.append(message("x" * 100))
+                other = replace(message("x" * 100), vchannel=f"{OTHER}_7v{number % 2}")
+                await world.append(other, name=OTHER)
+            await world.clock.sleep(5)
+            assert (await world.offsets()).first_id > 1
+            assert (await world.offsets(OTHER)).first_id == 1
+            broken.clear()
+            await world.clock.sleep(2)
+            assert (await world.offsets(OTHER)).first_id > 1
+
+    monkeypatch.setattr(MemoryLog, "seek_tick", failing)
+    run_seeded(11, scenario)
+
+
+def test_a_holder_behind_which_damage_is_skipped_to_the_end_keeps_what_follows_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = MemoryLog.read
+
+    async def skipping(self: MemoryLog, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
+        return [] if bytes_max == 1 else await read(self, from_id, bytes_max)
+
+    async def scenario() -> None:
+        holds = HoldsFake()
+        async with retaining(holds) as world:
+            await world.assign()
+            (last,) = appended(
+                [(await world.append(message("x" * 100)))[0] for _ in range(20)][-1:]
+            )
+            holds.hold("at the tick", tick=last.tick, bytes_max=1 << 30)
+            await fill(world)
+            assert 10 < (await world.offsets()).first_id <= last.id + 1
+
+    monkeypatch.setattr(MemoryLog, "read", skipping)
+    run_seeded(12, scenario)
+
+
+def test_the_grace_begins_when_retention_is_switched_on_and_ends_when_it_is_off() -> None:
+    async def scenario() -> None:
+        holds = HoldsFake(away="the store is away")
+        limits = replace(LIMITS, retention=Retention())
+        async with retaining(holds, limits) as world:
+            await world.assign()
+            await fill(world, 120)
+            rule = world.node.retention
+            rule.adopt(Retention(bytes_max=KEPT_BYTES), 3_000)
+            await world.clock.sleep(LIMITS.unasked_grace_s - 2)
+            assert (await world.offsets()).first_id == 1
+            assert rule.warnings()
+            rule.adopt(Retention(), 3_000)
+            await world.clock.sleep(2)
+            assert rule.warnings() == [], "nothing is due, so nobody has to answer"
+            rule.adopt(Retention(bytes_max=KEPT_BYTES), 3_000)
+            await world.clock.sleep(LIMITS.unasked_grace_s + 3)
+            assert (await world.offsets()).first_id > 1
+
+    run_seeded(13, scenario)

@@ -78,6 +78,18 @@ def test_the_beginning_is_the_first_message_that_is_left() -> None:
     assert removed_refusal("c", left, starts) is None
 
 
+def test_a_cursor_at_the_beginning_of_a_whole_log_loses_the_first_message_that_is_removed() -> None:
+    start = {SHARDS[0]: ChannelPosition(TimeTick(0))}
+    opened = from_what_is_left(start, {})
+    assert opened[SHARDS[0]].from_id == 1
+    # Also one that was stored without an id.
+    for positions in (start, opened):
+        cursor = NamedCursor("c", positions, 5_000)
+        assert lost_on(cursor, {}) == ()
+        assert lost_on(cursor, {P: LogStart(MessageId(1))}) == ()
+        assert lost_on(cursor, {P: LogStart(MessageId(2), TimeTick(1))}) == (P,)
+
+
 def test_a_cursor_holds_within_its_limits_and_only_where_it_has_channels() -> None:
     at = ChannelPosition(TimeTick(9), from_id=MessageId(4))
     cursor = NamedCursor("c", {SHARDS[0]: at}, moved_ms=5_000)

@@ -134,6 +134,19 @@ def test_a_cursor_that_moves_while_it_is_passed_by_time_is_asked_about_again() -
     play(test)
 
 
+def test_a_cursor_from_the_beginning_of_a_whole_log_is_named_when_it_is_passed() -> None:
+    async def test(world: World) -> None:
+        await world.ask(OpenCursor("a", {SHARD: ChannelPosition(TimeTick(0))}))
+        world.log.next_id = 21
+        assert await round_of(world)
+        assert world.log.first_id == 21
+        (passed,) = (await world.ask(ShowHeldBack()))[P].passed
+        assert (passed.name, passed.cause, passed.bytes) == ("a", PassCause.BYTES, 20)
+        assert "more than hold_bytes_max" in (await world.ask(GetCursor("a"))).passed[P]
+
+    play(test)
+
+
 def test_a_removal_that_nobody_allowed_is_noted_with_the_cursors_that_it_passed() -> None:
     async def test(world: World) -> None:
         world.log.next_id = 11
