@@ -210,10 +210,12 @@ class BatchProducer(Producer):
         self._outbox.encode_again(revision, self._for_earlier)
 
     def _for_earlier(self, pending: PendingAppend[Waiter]) -> Sequence[PendingAppend[Waiter]]:
-        if pending.needs < WHOLE_TXNS:
-            return split_by_properties(pending)
         if pending.unanswered:
+            # It may be stored whole. Then the parts, whose numbers lie within the numbers of the
+            # whole, would be refused as invalid although they are stored.
             self._fail_unknown(pending)
+        elif pending.needs < WHOLE_TXNS:
+            return split_by_properties(pending)
         elif not pending.waiter.done():
             cause = f"{self._name} moved to a server that takes transactions in steps only"
             pending.waiter.set_exception(refusal(StreamingCode.TRANSACTION_EXPIRED, cause))

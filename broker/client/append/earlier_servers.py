@@ -1,8 +1,8 @@
 """Encodes a batch again for a server of an earlier release, which a channel has moved to.
 
 Such a server takes batches whose messages have the same properties. A batch with others is split
-where they change; the parts keep the sequence numbers of their messages, so that a repeat is still
-recognised.
+where they change. Only a batch that is certainly not stored may be split: the server recognises a
+repeat by the sequence number of its first message, and only with the same number of messages.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from schemas.packing import unpack
 
 def split_by_properties(pending: PendingAppend[Any]) -> Sequence[PendingAppend[Any]]:
     """Batches that a server of the first revision takes, in the order of their messages."""
+    assert not pending.unanswered, "it may be stored whole"
     whole = scan_append_request(pending.message)
     count = len(whole.sizes)
     runs = _runs(OwnProperties(whole.own_sizes, whole.own).split(count))
@@ -29,7 +30,7 @@ def split_by_properties(pending: PendingAppend[Any]) -> Sequence[PendingAppend[A
         part = PendingAppend(
             _request(whole, start, end), pending.deadline_s, waiter, count=end - start
         )
-        part.unanswered, part.refusal = pending.unanswered, pending.refusal
+        part.refusal = pending.refusal
         if pending.number is not None:
             name, sequence = pending.number
             part.number = name, sequence + start
