@@ -20,8 +20,10 @@ from broker.client.errors import OutcomeUnknown, TidemarkError, TransactionExpir
 from broker.client.message import Appended, Message, key_bytes
 from broker.model.ids import MessageId, VChannelName
 
-WHOLE_BYTES_MAX = 4 * 1024 * 1024
-"""Payloads of a transaction that goes in one batch; a larger one is sent in steps."""
+WHOLE_BYTES_MAX = 1024 * 1024
+"""Payloads, keys and properties of a transaction that goes in one batch; a larger one is sent in
+steps. The server counts what all messages share once for each of them; this leaves room for that.
+"""
 BODIES_MAX = 4096
 """In one batch made of single bodies; a batch that the program made may be larger."""
 
@@ -89,12 +91,10 @@ class TxnAppends:
         """
         producer = self._batches.of(vchannel)
         kinds = {each.type for each in messages}
-        size = sum([len(each.payload) for each in messages])
         if (
             not producer.takes_whole
             or len(kinds) > 1
             or len(messages) > BODIES_MAX
-            or size > WHOLE_BYTES_MAX
             or not all(map(is_plain, messages))
         ):
             return None
@@ -103,12 +103,15 @@ class TxnAppends:
             _, _, how = prepare(each, vchannel, deadline_s)
             assert isinstance(how, BatchHeader), "it is plain"
             own.append(how.properties)
-        header = BatchHeader(vchannel, int(messages[0].type), b"", deadline_s)
+        payloads = [each.payload for each in messages]
         keys = [None if each.key is None else key_bytes(each.key) for each in messages]
+        size = sum(map(len, payloads)) + sum(map(len, own)) + sum([len(it) for it in keys if it])
+        if size > WHOLE_BYTES_MAX:
+            return None
+        header = BatchHeader(vchannel, int(messages[0].type), b"", deadline_s)
         deadline_at_s = self._now_s() + deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
-        payloads = [each.payload for each in messages]
         pending = producer.offer_whole(header, payloads, keys, own, deadline_at_s)
         first = await result_of(vchannel, pending)
         return [first._replace(id=MessageId(first.id + at)) for at in range(len(messages))]
@@ -159,7 +162,8 @@ class TxnAppends:
     def _pieces(self, work: Iterable[Prepared]) -> Iterator[_Piece]:
         piece: _Piece | None = None
         for message, _, how in work:
-            size = len(message.payload)
+            key = None if message.key is None else key_bytes(message.key)
+            size = len(message.payload) + len(key or b"")
             fits = (
                 piece is not None
                 and isinstance(how, BatchHeader)
@@ -172,7 +176,7 @@ class TxnAppends:
             if piece is None or not fits:
                 piece = _Piece(how)
             piece.payloads.append(message.payload)
-            piece.keys.append(None if message.key is None else key_bytes(message.key))
+            piece.keys.append(key)
             piece.size_bytes += size
         if piece is not None:
             yield piece

@@ -110,6 +110,28 @@ async def test_a_server_of_an_earlier_release_gets_it_in_steps(revision: int) ->
         assert len(broker.log) == 1 + 3 + 2, "with its begin and its commit"
 
 
+@pytest.mark.parametrize("long", ["payload", "key", "properties"])
+async def test_what_would_exceed_the_limit_of_a_batch_goes_in_steps(
+    broker: Broker, long: str
+) -> None:
+    text = "x" * 50_000
+    messages = [
+        Message(
+            b"%d" % at + (text.encode() if long == "payload" else b""),
+            key=text.encode() if long == "key" else None,
+            properties={"n": text + str(at)} if long == "properties" else {},
+        )
+        for at in range(200)
+    ]
+    async with connect(broker.address) as log:
+        await log.append(V, b"first")
+        landed = await log.append_messages(V, messages)
+        assert len(landed) == len(messages)
+        assert log._appends._single.all(), "it went in steps"
+        found = [it async for it in log.read(V, until="now").messages()]
+        assert [it.payload for it in found[1:]] == [it.payload for it in messages]
+
+
 async def test_it_is_begun_anew_when_the_channel_moves_to_a_server_of_an_earlier_release() -> None:
     async with scripted_broker() as broker, connect(broker.address) as log:
         broker.revision = WHOLE_TXNS
