@@ -90,9 +90,9 @@ class TxnAppends:
         with these messages or this server.
         """
         producer = self._batches.of(vchannel)
-        kinds = {each.type for each in messages}
+        takes_whole, kinds = producer.takes_whole, {each.type for each in messages}
         if (
-            not producer.takes_whole
+            not takes_whole
             or len(kinds) > 1
             or len(messages) > BODIES_MAX
             or not all(map(is_plain, messages))
@@ -112,6 +112,9 @@ class TxnAppends:
         deadline_at_s = self._now_s() + deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
+            # The channel may have moved to a server of an earlier release during the wait.
+            if not producer.takes_whole:
+                return None
         pending = producer.offer_whole(header, payloads, keys, own, deadline_at_s)
         first = await result_of(vchannel, pending)
         return [first._replace(id=MessageId(first.id + at)) for at in range(len(messages))]

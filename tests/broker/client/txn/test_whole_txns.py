@@ -8,6 +8,7 @@ from anyio.from_thread import start_blocking_portal
 
 from broker.app import Broker
 from broker.client import AppendsFailed, Client, Message, OutcomeUnknown, Received, connect
+from broker.client.append.batch_producer import BatchProducer
 from broker.client.cluster.targets import NewVChannel
 from broker.model.failure import StreamingCode
 from broker.model.message import MessageType
@@ -130,6 +131,25 @@ async def test_what_would_exceed_the_limit_of_a_batch_goes_in_steps(
         assert log._appends._single.all(), "it went in steps"
         found = [it async for it in log.read(V, until="now").messages()]
         assert [it.payload for it in found[1:]] == [it.payload for it in messages]
+
+
+async def test_it_goes_in_steps_when_the_server_changes_while_it_waits_for_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted_broker() as broker, connect(broker.address) as log:
+        broker.revision = WHOLE_TXNS
+        await log.append(SCRIPTED, b"first")
+        (producer,) = log._appends._batches.all()
+
+        async def move(deadline_at_s: float) -> None:
+            monkeypatch.undo()
+            producer._greeted(0)
+            broker.revision = 0
+
+        monkeypatch.setattr(BatchProducer, "has_room", False)
+        monkeypatch.setattr(producer, "wait_for_room", move)
+        await log.append_messages(SCRIPTED, [Message(b"x")] * 3)
+        assert len(broker.log) == 1 + 3 + 2, "with its begin and its commit"
 
 
 async def test_it_is_begun_anew_when_the_channel_moves_to_a_server_of_an_earlier_release() -> None:
