@@ -99,13 +99,11 @@ def passed_text(start: LogStart, passed: Passed | None) -> str:
     if passed is None:
         return removed
     held = f"it held back {passed.bytes:,} bytes"
-    match passed.cause:
-        case PassCause.BYTES:
-            return f"{held}, more than hold_bytes_max ({passed.limit:,}), and {removed}"
-        case PassCause.TIME:
-            return f"it made no commit within hold_s_max, and {removed}"
-        case PassCause.UNASKED:
-            return f"the log had reached its bound while no coordinator answered, and {removed}"
+    if passed.cause is PassCause.BYTES:
+        return f"{held}, more than hold_bytes_max ({passed.limit:,}), and {removed}"
+    if passed.cause is PassCause.TIME:
+        return f"it made no commit within hold_s_max, and {removed}"
+    return f"the log had reached its bound while no coordinator answered, and {removed}"
 
 
 def without_those_that_moved(

@@ -142,3 +142,13 @@ def test_a_batch_is_given_whole_to_who_wants_that_and_cut_for_others() -> None:
     assert isinstance(whole, RecordSliceInTxn)
     assert ((cut.first, cut.end), (whole.first, whole.end)) == ((0, 2), (0, 3))
     assert cut.tick == whole.tick > whole.record.last_tick
+
+
+def test_a_reader_of_some_types_gets_only_the_bodies_of_these_and_both_ends() -> None:
+    writer = Writer()
+    txn = writer.begin()
+    writer.group(of(txn, 2), of(txn, 3), batch_of(txn, 5, 7), of(txn, 901))
+    begin, *middle, commit = [it for it in writer.records if it.txn]
+    inserts = members_of(begin, middle, commit, frozenset({2}))
+    deletes = members_of(begin, middle, commit, frozenset({3}))
+    assert (inserts.count, deletes.count) == (1 + 1 + 2 + 1, 1 + 1 + 1)
