@@ -93,10 +93,20 @@ def fitting(sizes: Sequence[int], first: int, room: int, *, one_at_least: bool) 
 
 
 def whole_record(record: Record, first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:
-    """The rest of a record, or nothing: its body is sent as it is stored."""
+    """The rest of a record, or nothing: the whole record is sent, whatever `first` is."""
     left = max(0, len(record.sizes) - first)
-    used = len(record.body) + MESSAGE_OVERHEAD_BYTES
+    used = _sent_bytes(record) + MESSAGE_OVERHEAD_BYTES
     return (left, used) if used <= room or one_at_least else (0, 0)
+
+
+def _sent_bytes(record: Record) -> int:
+    batch, body_bytes = record.batch, len(record.body)
+    if batch is None:
+        return body_bytes
+    if batch.own.sizes:
+        # Sent uncompressed and message by message, each with all that the messages share.
+        body_bytes = sum(record.sizes) + len(record.sizes) * len(batch.properties)
+    return body_bytes + batch.shared_bytes
 
 
 def _fit(part: Part, first: int, room: int, *, whole: bool, one_at_least: bool) -> tuple[int, int]:

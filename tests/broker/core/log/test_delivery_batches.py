@@ -1,12 +1,15 @@
 """Batches on their way to readers, piece by piece and whole, against one naive walk."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, deliver
 from broker.core.log.tail_window import TailWindow
-from broker.model.batch import BatchKeys, BatchPart, Codec
+from broker.core.log.txn_members import whole_record
+from broker.model.batch import BatchKeys, BatchPart, Codec, OwnProperties
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.position import ReadPosition
 from broker.model.record import Record, RecordSlice
@@ -103,7 +106,14 @@ def test_a_whole_record_is_given_as_one_slice_and_exceeds_a_credit_alone(
     ).items
     slices = [item for item in items if isinstance(item, RecordSlice)]
     assert [it.record for it in slices] == records[: len(slices)]
-    assert sum(len(it.record.body) + 64 for it in slices) <= credit or len(slices) <= 1
+    assert sum(used(it.record) for it in slices) <= credit or len(slices) <= 1
+
+
+def two_messages(part: BatchPart, size: int = 1) -> Record:
+    return Record(
+        Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (size,) * 2,
+        bytes(2 * size), batch=part,
+    )  # fmt: skip
 
 
 def test_what_a_record_shares_and_its_keys_are_counted_in_the_tail() -> None:
@@ -122,6 +132,23 @@ def test_what_a_record_shares_and_its_keys_are_counted_in_the_tail() -> None:
         window.push([record], 0)
         sizes.append(window.size_bytes)
     assert sizes[1] - sizes[0] >= 1004
+
+
+def used(record: Record) -> int:
+    return whole_record(record, 0, 1 << 30, one_at_least=True)[1]
+
+
+def test_all_that_is_sent_of_a_whole_record_counts_against_the_room_for_it() -> None:
+    assert used(two_messages(BatchPart(b"shared"))) == 2 + 6 + 64
+    assert used(two_messages(BatchPart(b"shared", keys=BatchKeys((2, 2), b"ab")))) == 2 + 8 + 64
+    assert used(replace(two_messages(BatchPart(b"")), batch=None)) == 2 + 64
+
+
+def test_messages_with_own_properties_count_unpacked_each_with_what_all_of_them_share() -> None:
+    part = BatchPart(bytes(100), Codec.ZSTD, own=OwnProperties((10, 20), bytes(30)))
+    packed = replace(two_messages(part, size=5000), body=b"packed")
+    assert used(packed) >= 2 * 5000 + 2 * 100 + 30
+    assert whole_record(packed, 0, 10_000, one_at_least=False) == (0, 0)
 
 
 def test_sizes_of_a_packed_body_are_those_of_what_is_unpacked() -> None:
