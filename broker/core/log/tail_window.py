@@ -94,8 +94,7 @@ class TailWindow:
 def _size_bytes(record: Record) -> int:
     size_bytes = len(record.body) + RECORD_OVERHEAD_BYTES
     if record.batch is not None:
+        keys, own = record.batch.keys, record.batch.own
         size_bytes += record.batch.shared_bytes
-    if record.batch is not None:
-        size_bytes += len(record.batch.properties) + len(record.batch.keys.body)
-        size_bytes += MESSAGE_OVERHEAD_BYTES * len(record.batch.keys.sizes)
+        size_bytes += MESSAGE_OVERHEAD_BYTES * (len(keys.sizes) + len(own.sizes))
     return size_bytes + MESSAGE_OVERHEAD_BYTES * len(record.sizes)

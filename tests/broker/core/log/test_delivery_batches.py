@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, deliver
-from broker.core.log.tail_window import TailWindow
+from broker.core.log.tail_window import MESSAGE_OVERHEAD_BYTES, TailWindow
 from broker.core.log.txn_members import whole_record
 from broker.model.batch import BatchKeys, BatchPart, Codec, OwnProperties
 from broker.model.ids import MessageId, Term, TimeTick
@@ -116,22 +116,19 @@ def two_messages(part: BatchPart, size: int = 1) -> Record:
     )  # fmt: skip
 
 
-def test_what_a_record_shares_and_its_keys_are_counted_in_the_tail() -> None:
-    plain = Record(
-        Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
-        batch=BatchPart(b""),
-    )  # fmt: skip
-    keys = BatchKeys((5,), b"key!")
-    heavy = Record(
-        Term(1), MessageId(1), TimeTick(1), MessageId(1), 2, "p_1v0", (1,), b"x",
-        batch=BatchPart(bytes(1000), keys=keys),
-    )  # fmt: skip
-    sizes = []
-    for record in (plain, heavy):
-        window = TailWindow(MessageId(1))
-        window.push([record], 0)
-        sizes.append(window.size_bytes)
-    assert sizes[1] - sizes[0] >= 1004
+def tail_bytes(part: BatchPart) -> int:
+    window = TailWindow(MessageId(1))
+    window.push([two_messages(part)], 0)
+    return window.size_bytes
+
+
+def test_what_a_record_shares_keys_and_own_properties_are_counted_once_in_the_tail() -> None:
+    plain = tail_bytes(BatchPart(b""))
+    assert tail_bytes(BatchPart(bytes(1000))) - plain == 1000
+    keys = BatchKeys((5, 5), b"key!" * 2)
+    assert tail_bytes(BatchPart(b"", keys=keys)) - plain == 8 + 2 * MESSAGE_OVERHEAD_BYTES
+    own = OwnProperties((500, 500), bytes(1000))
+    assert tail_bytes(BatchPart(b"", own=own)) - plain == 1000 + 2 * MESSAGE_OVERHEAD_BYTES
 
 
 def used(record: Record) -> int:
