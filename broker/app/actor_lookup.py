@@ -21,6 +21,7 @@ CHANNEL_REPORTS = f"{ROOT}/channel_reports"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
 HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
 CURSORS = f"{ROOT}/timesync/cursors"
+IDS = f"{ROOT}/master/ids"
 
 
 class ActorLookup:
@@ -40,6 +41,8 @@ class ActorLookup:
             balancer=self.proxy(BALANCER),
             committer=self.proxy(COMMITTER),
             consumption=self.proxy(CONSUMPTION),
+            oracle=self.proxy(ORACLE),
+            ids=self.proxy(IDS),
         )
 
     def find(self, path: str) -> Ref[Any]:

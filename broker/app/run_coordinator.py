@@ -50,6 +50,7 @@ from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
+from broker.master.tree import MasterParts, master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
@@ -143,7 +144,11 @@ class _CoordinatorParts:
             self._hold_rule,
             self._figures.held,
         )
-        children = (coordinator_tree(parts, ROOT), timesync_tree(timesync, ROOT))
+        children = (
+            coordinator_tree(parts, ROOT),
+            timesync_tree(timesync, ROOT),
+            master_tree(MasterParts(cluster.store)),
+        )
         return SupervisorSpec("root", children=children)
 
     def edge(self, system: System, readiness: Readiness) -> EdgeServer:

@@ -41,6 +41,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
 from broker.edge.server import EdgeServer
+from broker.master.tree import MasterParts, master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
@@ -126,6 +127,7 @@ class _BrokerParts:
             coordinator_tree(coordinator, ROOT),
             node_spec(self._runtime),
             timesync_tree(timesync, ROOT),
+            master_tree(MasterParts(store)),
         )
         return SupervisorSpec("root", children=children)
 

@@ -26,6 +26,7 @@ from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
+from broker.master.tree import MasterParts, master_tree
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId, PChannelName
@@ -130,15 +131,13 @@ async def small_broker(
     coordinator = _coordinator(store, names, node, broadcasts, staged)
     timesync = TimesyncParts(store, LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
-    spec = SupervisorSpec(
-        "root",
-        children=(
-            node_spec(node_runtime(NODE, ports, node_limits)),
-            coordinator_tree(coordinator, "/root"),
-            timesync_tree(timesync, "/root"),
-        ),
+    children = (
+        node_spec(node_runtime(NODE, ports, node_limits)),
+        coordinator_tree(coordinator, "/root"),
+        timesync_tree(timesync, "/root"),
+        master_tree(MasterParts(store)),
     )
-    async with System(spec) as system:
+    async with System(SupervisorSpec("root", children=children)) as system:
         running.append(system)
         proxies = replace(_proxies(find), row_schemas=StoredRowSchemas(store), staged_txns=staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
@@ -185,6 +184,8 @@ def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         balancer=Proxy(find("/root/coordinator/balancer")),
         committer=Proxy(find("/root/coordinator/commits/committer")),
         consumption=Proxy(find("/root/coordinator/consumption")),
+        oracle=Proxy(find("/root/coordinator/oracle")),
+        ids=Proxy(find("/root/master/ids")),
     )
 
 

@@ -69,6 +69,8 @@ class Proxies:
     balancer: Proxy
     committer: Proxy
     consumption: Proxy
+    oracle: Proxy
+    ids: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()

@@ -1,0 +1,1 @@
+"""The allocator of ids: a durable counter with reserved ranges."""
