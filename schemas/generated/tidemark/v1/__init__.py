@@ -10,10 +10,16 @@ __all__ = (
     "ActorsRequest",
     "ActorsResponse",
     "AddColumnsRequest",
+    "AddProxyResponse",
+    "AddTenantResponse",
     "AdminBase",
     "AdminStub",
     "AdvanceRequest",
     "AdvanceResponse",
+    "AllocIdRequest",
+    "AllocIdResponse",
+    "AllocTimestampRequest",
+    "AllocTimestampResponse",
     "AllowRemovalsRequest",
     "AllowRemovalsResponse",
     "AppInfo",
@@ -37,6 +43,7 @@ __all__ = (
     "ChannelTrouble",
     "ChannelsRequest",
     "ChannelsResponse",
+    "CloseTimeTicksRequest",
     "ClusterBase",
     "ClusterStub",
     "Codec",
@@ -49,6 +56,8 @@ __all__ = (
     "CommitsBase",
     "CommitsStub",
     "CommittedTo",
+    "ComponentState",
+    "ComponentStateCode",
     "CopiesBase",
     "CopiesStub",
     "CopyToAppend",
@@ -64,12 +73,17 @@ __all__ = (
     "CutResponse",
     "Damage",
     "DdlResponse",
+    "DeleteProxyRequest",
+    "DeleteProxyResponse",
+    "DeleteTenantRequest",
+    "DeleteTenantResponse",
     "DescribeCollectionRequest",
     "DescribeCollectionResponse",
     "DescribeIndexRequest",
     "DescribeIndexResponse",
     "DescribeRequest",
     "DescribeResponse",
+    "DescribeTimeTicksRequest",
     "DropAliasRequest",
     "DropCollectionRequest",
     "DropCollectionResponse",
@@ -85,7 +99,11 @@ __all__ = (
     "FindResponse",
     "Form",
     "GetCollectionRequest",
+    "GetComponentStatesRequest",
+    "GetComponentStatesResponse",
     "GetCursorRequest",
+    "GetDdChannelRequest",
+    "GetDdChannelResponse",
     "HasCollectionRequest",
     "HasPartitionRequest",
     "HasVChannelRequest",
@@ -120,6 +138,10 @@ __all__ = (
     "ListDatabasesResponse",
     "ListLocksRequest",
     "ListLocksResponse",
+    "ListProxiesRequest",
+    "ListProxiesResponse",
+    "ListTenantsRequest",
+    "ListTenantsResponse",
     "LockInfo",
     "LogBase",
     "LogHolder",
@@ -141,6 +163,8 @@ __all__ = (
     "PassedHolder",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
+    "ProxyAddress",
+    "ProxyMeta",
     "ReadBatch",
     "ReadOpen",
     "ReadPosition",
@@ -155,6 +179,8 @@ __all__ = (
     "ReportChannelsResponse",
     "ReportTickRequest",
     "ReportTickResponse",
+    "ReportTimeTickRequest",
+    "ReportTimeTickResponse",
     "ReserveTicksRequest",
     "ReserveTicksResponse",
     "ResetCursorRequest",
@@ -164,6 +190,7 @@ __all__ = (
     "RowSchema",
     "SeekRequest",
     "SeekResponse",
+    "SetTimeTicksRequest",
     "ShowAliasesRequest",
     "ShowAliasesResponse",
     "ShowCollectionsRequest",
@@ -176,8 +203,13 @@ __all__ = (
     "StagedTxn",
     "StreamingRequest",
     "StreamingResponse",
+    "TenantMeta",
+    "TickPeer",
+    "TickRule",
+    "TickSource",
     "TimeSyncBase",
     "TimeSyncStub",
+    "TimeTicks",
     "TrafficRequest",
     "TrafficResponse",
     "VchannelTraffic",
@@ -281,6 +313,14 @@ class Codec(betterproto2.Enum):
     """
 
 
+class ComponentStateCode(betterproto2.Enum):
+    COMPONENT_STATE_INITIALIZING = 0
+
+    COMPONENT_STATE_HEALTHY = 1
+
+    COMPONENT_STATE_ABNORMAL = 2
+
+
 class Durability(betterproto2.Enum):
     """
     When a batch is acknowledged. At every level it is synced with its group, becomes visible to
@@ -345,6 +385,73 @@ class NameKind(betterproto2.Enum):
     """
     A vchannel of no collection. Only the log of its pchannel knows whether it exists.
     """
+
+
+class TickRule(betterproto2.Enum):
+    DEFAULT = 0
+    """
+    Proxies: SOFT. Write nodes: LIST.
+    """
+
+    SOFT = 1
+
+    LIST = 2
+    """
+    Exactly the ticks that every peer has reported.
+    """
+
+    MINIMUM = 3
+    """
+    Each new minimum of the newest ticks.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "TICK_RULE_DEFAULT",
+            1: "TICK_RULE_SOFT",
+            2: "TICK_RULE_LIST",
+            3: "TICK_RULE_MINIMUM",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "TICK_RULE_DEFAULT": 0,
+            "TICK_RULE_SOFT": 1,
+            "TICK_RULE_LIST": 2,
+            "TICK_RULE_MINIMUM": 3,
+        }
+
+
+class TickSource(betterproto2.Enum):
+    UNKNOWN = 0
+
+    PROXIES = 1
+    """
+    Their ticks go to the insert channels; a soft barrier: the smallest of their newest ticks.
+    """
+
+    WRITE_NODES = 2
+    """
+    Their ticks go to the key-to-segment channels; a hard barrier.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "TICK_SOURCE_UNKNOWN",
+            1: "TICK_SOURCE_PROXIES",
+            2: "TICK_SOURCE_WRITE_NODES",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "TICK_SOURCE_UNKNOWN": 0,
+            "TICK_SOURCE_PROXIES": 1,
+            "TICK_SOURCE_WRITE_NODES": 2,
+        }
 
 
 @dataclass(eq=False, repr=False)
@@ -452,6 +559,26 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class AddProxyResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AddProxyResponse", AddProxyResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class AddTenantResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AddTenantResponse", AddTenantResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class AdvanceRequest(betterproto2.Message):
     channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -478,6 +605,66 @@ class AdvanceResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "AdvanceResponse", AdvanceResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AllocIdRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+    """
+    1 to 65,536.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "AllocIdRequest", AllocIdRequest)
+
+
+@dataclass(eq=False, repr=False)
+class AllocIdResponse(betterproto2.Message):
+    start_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    start_id, start_id + 1, … start_id + count - 1 are the caller's.
+    """
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+
+default_message_pool.register_message("tidemark.v1", "AllocIdResponse", AllocIdResponse)
+
+
+@dataclass(eq=False, repr=False)
+class AllocTimestampRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+    """
+    1 to 65,536.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AllocTimestampRequest", AllocTimestampRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class AllocTimestampResponse(betterproto2.Message):
+    start_time: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+    """
+    start_time, start_time + 1, … start_time + count - 1 are the caller's.
+    """
+
+    count: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AllocTimestampResponse", AllocTimestampResponse
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -1073,6 +1260,22 @@ default_message_pool.register_message("tidemark.v1", "ChannelTrouble", ChannelTr
 
 
 @dataclass(eq=False, repr=False)
+class CloseTimeTicksRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    source: "TickSource" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: TickSource(0)
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "CloseTimeTicksRequest", CloseTimeTicksRequest
+)
+
+
+@dataclass(eq=False, repr=False)
 class Collection(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1186,6 +1389,23 @@ class CommittedTo(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "CommittedTo", CommittedTo)
+
+
+@dataclass(eq=False, repr=False)
+class ComponentState(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    state: "ComponentStateCode" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: ComponentStateCode(0)
+    )
+
+    cause: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Why it is not healthy.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "ComponentState", ComponentState)
 
 
 @dataclass(eq=False, repr=False)
@@ -1526,6 +1746,54 @@ default_message_pool.register_message("tidemark.v1", "DdlResponse", DdlResponse)
 
 
 @dataclass(eq=False, repr=False)
+class DeleteProxyRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    proxy_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DeleteProxyRequest", DeleteProxyRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class DeleteProxyResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DeleteProxyResponse", DeleteProxyResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class DeleteTenantRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    tenant_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DeleteTenantRequest", DeleteTenantRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class DeleteTenantResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DeleteTenantResponse", DeleteTenantResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class DescribeCollectionRequest(betterproto2.Message):
     base: "MsgBase | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -1666,6 +1934,22 @@ class DescribeResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "DescribeResponse", DescribeResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class DescribeTimeTicksRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    source: "TickSource" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: TickSource(0)
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DescribeTimeTicksRequest", DescribeTimeTicksRequest
 )
 
 
@@ -1837,12 +2121,65 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class GetComponentStatesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetComponentStatesRequest", GetComponentStatesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetComponentStatesResponse(betterproto2.Message):
+    state: "ComponentState | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    The worst of the subcomponents, and of the process.
+    """
+
+    subcomponents: "list[ComponentState]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetComponentStatesResponse", GetComponentStatesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class GetCursorRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message(
     "tidemark.v1", "GetCursorRequest", GetCursorRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetDdChannelRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetDdChannelRequest", GetDdChannelRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetDdChannelResponse(betterproto2.Message):
+    channel_name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetDdChannelResponse", GetDdChannelResponse
 )
 
 
@@ -2410,6 +2747,60 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ListProxiesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListProxiesRequest", ListProxiesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListProxiesResponse(betterproto2.Message):
+    proxies: "list[ProxyMeta]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    By id.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListProxiesResponse", ListProxiesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListTenantsRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListTenantsRequest", ListTenantsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListTenantsResponse(betterproto2.Message):
+    tenants: "list[TenantMeta]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    By id.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListTenantsResponse", ListTenantsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class LockInfo(betterproto2.Message):
     owner: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
@@ -2766,6 +3157,32 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ProxyAddress(betterproto2.Message):
+    ip: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+
+
+default_message_pool.register_message("tidemark.v1", "ProxyAddress", ProxyAddress)
+
+
+@dataclass(eq=False, repr=False)
+class ProxyMeta(betterproto2.Message):
+    id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    address: "ProxyAddress | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    result_channel_names: "list[str]" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "ProxyMeta", ProxyMeta)
+
+
+@dataclass(eq=False, repr=False)
 class ReadBatch(betterproto2.Message):
     vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -3104,6 +3521,44 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ReportTimeTickRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    source: "TickSource" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: TickSource(0)
+    )
+
+    peer_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    time_tick: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReportTimeTickRequest", ReportTimeTickRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ReportTimeTickResponse(betterproto2.Message):
+    passed_tick: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+    """
+    The newest tick that passed the barrier.
+    """
+
+    late: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    Not above the last report of this peer, and dropped.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReportTimeTickResponse", ReportTimeTickResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ReserveTicksRequest(betterproto2.Message):
     count: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
 
@@ -3222,6 +3677,45 @@ class SeekResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "SeekResponse", SeekResponse)
+
+
+@dataclass(eq=False, repr=False)
+class SetTimeTicksRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    source: "TickSource" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: TickSource(0)
+    )
+
+    peer_ids: "list[int]" = betterproto2.field(
+        3, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    All of them must report before a tick passes, also after a restart. Proxies must be known.
+    """
+
+    channels: "list[str]" = betterproto2.field(
+        4, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Channels or vchannels of the cluster; each gets one message of type 1200 for each tick.
+    """
+
+    rule: "TickRule" = betterproto2.field(
+        5, betterproto2.TYPE_ENUM, default_factory=lambda: TickRule(0)
+    )
+
+    interval_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
+    """
+    Soft: two ticks that pass are at least this far apart; 0: 500 ms.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "SetTimeTicksRequest", SetTimeTicksRequest
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -3417,6 +3911,93 @@ class StreamingResponse(betterproto2.Message):
 default_message_pool.register_message(
     "tidemark.v1", "StreamingResponse", StreamingResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class TenantMeta(betterproto2.Message):
+    id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    num_query_nodes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    insert_channel_names: "list[str]" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    query_channel_name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "TenantMeta", TenantMeta)
+
+
+@dataclass(eq=False, repr=False)
+class TickPeer(betterproto2.Message):
+    id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    time_tick: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    The newest tick that it reported since the coordinator started; 0: none.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "TickPeer", TickPeer)
+
+
+@dataclass(eq=False, repr=False)
+class TimeTicks(betterproto2.Message):
+    source: "TickSource" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: TickSource(0)
+    )
+
+    open: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+
+    peers: "list[TickPeer]" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    channels: "list[str]" = betterproto2.field(
+        4, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    rule: "TickRule" = betterproto2.field(
+        5, betterproto2.TYPE_ENUM, default_factory=lambda: TickRule(0)
+    )
+
+    interval_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
+
+    passed_tick: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+    """
+    The newest tick that passed the barrier.
+    """
+
+    sent_tick: "int" = betterproto2.field(8, betterproto2.TYPE_UINT64)
+    """
+    The newest tick that every channel has.
+    """
+
+    waits_for: "list[int]" = betterproto2.field(
+        9, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    Peers whose next report is needed for the next tick.
+    """
+
+    error: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+    """
+    Why the newest tick is not on every channel yet.
+    """
+
+    waiting: "int" = betterproto2.field(11, betterproto2.TYPE_INT32)
+    """
+    Ticks that passed and wait for earlier ones to be sent.
+    """
+
+    skipped: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
+    """
+    Ticks that some peers left out, so that they never pass (LIST).
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "TimeTicks", TimeTicks)
 
 
 @dataclass(eq=False, repr=False)
@@ -4734,6 +5315,286 @@ class MasterStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Master/ListDatabases",
             message,
             ListDatabasesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def alloc_timestamp(
+        self,
+        message: "AllocTimestampRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AllocTimestampResponse":
+        """
+        Timestamps of the cluster, from its oracle. Refused with INNER, to be retried, while they would
+        be more than 1 s ahead of the coordinator's clock.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AllocTimestamp",
+            message,
+            AllocTimestampResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def alloc_id(
+        self,
+        message: "AllocIdRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AllocIdResponse":
+        """
+        Ids that no other caller gets; each is larger than all before it.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AllocID",
+            message,
+            AllocIdResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_dd_channel(
+        self,
+        message: "GetDdChannelRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "GetDdChannelResponse":
+        """
+        The channel that carries the changes of this service: the control channel.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/GetDdChannel",
+            message,
+            GetDdChannelResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_component_states(
+        self,
+        message: "GetComponentStatesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "GetComponentStatesResponse":
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/GetComponentStates",
+            message,
+            GetComponentStatesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def add_tenant(
+        self,
+        message: "TenantMeta",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AddTenantResponse":
+        """
+        Adds the tenant, or replaces the one of this id.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AddTenant",
+            message,
+            AddTenantResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def delete_tenant(
+        self,
+        message: "DeleteTenantRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "DeleteTenantResponse":
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/DeleteTenant",
+            message,
+            DeleteTenantResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_tenants(
+        self,
+        message: "ListTenantsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListTenantsResponse":
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ListTenants",
+            message,
+            ListTenantsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def add_proxy(
+        self,
+        message: "ProxyMeta",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AddProxyResponse":
+        """
+        Adds the proxy, or replaces the one of this id.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AddProxy",
+            message,
+            AddProxyResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def delete_proxy(
+        self,
+        message: "DeleteProxyRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "DeleteProxyResponse":
+        """
+        RESOURCE_ACQUIRED while the time ticks of the proxies wait for it.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/DeleteProxy",
+            message,
+            DeleteProxyResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_proxies(
+        self,
+        message: "ListProxiesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListProxiesResponse":
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ListProxies",
+            message,
+            ListProxiesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def set_time_ticks(
+        self,
+        message: "SetTimeTicksRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TimeTicks":
+        """
+        Who must report ticks, and the channels that get each tick that passes. Durable when answered.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/SetTimeTicks",
+            message,
+            TimeTicks,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def close_time_ticks(
+        self,
+        message: "CloseTimeTicksRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TimeTicks":
+        """
+        The ticks of this kind stop; what was set is forgotten, but for the newest tick.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/CloseTimeTicks",
+            message,
+            TimeTicks,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def describe_time_ticks(
+        self,
+        message: "DescribeTimeTicksRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TimeTicks":
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/DescribeTimeTicks",
+            message,
+            TimeTicks,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def report_time_tick(
+        self,
+        message: "ReportTimeTickRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ReportTimeTickResponse":
+        """
+        The peer will add no message with a timestamp up to `time_tick`. May be repeated.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ReportTimeTick",
+            message,
+            ReportTimeTickResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -6064,6 +6925,108 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def alloc_timestamp(
+        self, message: "AllocTimestampRequest"
+    ) -> "AllocTimestampResponse":
+        """
+        Timestamps of the cluster, from its oracle. Refused with INNER, to be retried, while they would
+        be more than 1 s ahead of the coordinator's clock.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def alloc_id(self, message: "AllocIdRequest") -> "AllocIdResponse":
+        """
+        Ids that no other caller gets; each is larger than all before it.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_dd_channel(
+        self, message: "GetDdChannelRequest"
+    ) -> "GetDdChannelResponse":
+        """
+        The channel that carries the changes of this service: the control channel.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_component_states(
+        self, message: "GetComponentStatesRequest"
+    ) -> "GetComponentStatesResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def add_tenant(self, message: "TenantMeta") -> "AddTenantResponse":
+        """
+        Adds the tenant, or replaces the one of this id.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def delete_tenant(
+        self, message: "DeleteTenantRequest"
+    ) -> "DeleteTenantResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_tenants(
+        self, message: "ListTenantsRequest"
+    ) -> "ListTenantsResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def add_proxy(self, message: "ProxyMeta") -> "AddProxyResponse":
+        """
+        Adds the proxy, or replaces the one of this id.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def delete_proxy(
+        self, message: "DeleteProxyRequest"
+    ) -> "DeleteProxyResponse":
+        """
+        RESOURCE_ACQUIRED while the time ticks of the proxies wait for it.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_proxies(
+        self, message: "ListProxiesRequest"
+    ) -> "ListProxiesResponse":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def set_time_ticks(self, message: "SetTimeTicksRequest") -> "TimeTicks":
+        """
+        Who must report ticks, and the channels that get each tick that passes. Durable when answered.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def close_time_ticks(self, message: "CloseTimeTicksRequest") -> "TimeTicks":
+        """
+        The ticks of this kind stop; what was set is forgotten, but for the newest tick.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def describe_time_ticks(
+        self, message: "DescribeTimeTicksRequest"
+    ) -> "TimeTicks":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def report_time_tick(
+        self, message: "ReportTimeTickRequest"
+    ) -> "ReportTimeTickResponse":
+        """
+        The peer will add no message with a timestamp up to `time_tick`. May be repeated.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_create_collection(
         self,
         stream: "grpclib.server.Stream[MasterCreateCollectionRequest, DescribeCollectionResponse]",
@@ -6214,6 +7177,121 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
         response = await self.list_databases(request)
         await stream.send_message(response)
 
+    async def __rpc_alloc_timestamp(
+        self,
+        stream: "grpclib.server.Stream[AllocTimestampRequest, AllocTimestampResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.alloc_timestamp(request)
+        await stream.send_message(response)
+
+    async def __rpc_alloc_id(
+        self, stream: "grpclib.server.Stream[AllocIdRequest, AllocIdResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.alloc_id(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_dd_channel(
+        self, stream: "grpclib.server.Stream[GetDdChannelRequest, GetDdChannelResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.get_dd_channel(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_component_states(
+        self,
+        stream: "grpclib.server.Stream[GetComponentStatesRequest, GetComponentStatesResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.get_component_states(request)
+        await stream.send_message(response)
+
+    async def __rpc_add_tenant(
+        self, stream: "grpclib.server.Stream[TenantMeta, AddTenantResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.add_tenant(request)
+        await stream.send_message(response)
+
+    async def __rpc_delete_tenant(
+        self, stream: "grpclib.server.Stream[DeleteTenantRequest, DeleteTenantResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.delete_tenant(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_tenants(
+        self, stream: "grpclib.server.Stream[ListTenantsRequest, ListTenantsResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_tenants(request)
+        await stream.send_message(response)
+
+    async def __rpc_add_proxy(
+        self, stream: "grpclib.server.Stream[ProxyMeta, AddProxyResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.add_proxy(request)
+        await stream.send_message(response)
+
+    async def __rpc_delete_proxy(
+        self, stream: "grpclib.server.Stream[DeleteProxyRequest, DeleteProxyResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.delete_proxy(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_proxies(
+        self, stream: "grpclib.server.Stream[ListProxiesRequest, ListProxiesResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_proxies(request)
+        await stream.send_message(response)
+
+    async def __rpc_set_time_ticks(
+        self, stream: "grpclib.server.Stream[SetTimeTicksRequest, TimeTicks]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.set_time_ticks(request)
+        await stream.send_message(response)
+
+    async def __rpc_close_time_ticks(
+        self, stream: "grpclib.server.Stream[CloseTimeTicksRequest, TimeTicks]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.close_time_ticks(request)
+        await stream.send_message(response)
+
+    async def __rpc_describe_time_ticks(
+        self, stream: "grpclib.server.Stream[DescribeTimeTicksRequest, TimeTicks]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.describe_time_ticks(request)
+        await stream.send_message(response)
+
+    async def __rpc_report_time_tick(
+        self,
+        stream: "grpclib.server.Stream[ReportTimeTickRequest, ReportTimeTickResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.report_time_tick(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Master/CreateCollection": grpclib.const.Handler(
@@ -6323,6 +7401,90 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ListDatabasesRequest,
                 ListDatabasesResponse,
+            ),
+            "/tidemark.v1.Master/AllocTimestamp": grpclib.const.Handler(
+                self.__rpc_alloc_timestamp,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AllocTimestampRequest,
+                AllocTimestampResponse,
+            ),
+            "/tidemark.v1.Master/AllocID": grpclib.const.Handler(
+                self.__rpc_alloc_id,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AllocIdRequest,
+                AllocIdResponse,
+            ),
+            "/tidemark.v1.Master/GetDdChannel": grpclib.const.Handler(
+                self.__rpc_get_dd_channel,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                GetDdChannelRequest,
+                GetDdChannelResponse,
+            ),
+            "/tidemark.v1.Master/GetComponentStates": grpclib.const.Handler(
+                self.__rpc_get_component_states,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                GetComponentStatesRequest,
+                GetComponentStatesResponse,
+            ),
+            "/tidemark.v1.Master/AddTenant": grpclib.const.Handler(
+                self.__rpc_add_tenant,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                TenantMeta,
+                AddTenantResponse,
+            ),
+            "/tidemark.v1.Master/DeleteTenant": grpclib.const.Handler(
+                self.__rpc_delete_tenant,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                DeleteTenantRequest,
+                DeleteTenantResponse,
+            ),
+            "/tidemark.v1.Master/ListTenants": grpclib.const.Handler(
+                self.__rpc_list_tenants,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListTenantsRequest,
+                ListTenantsResponse,
+            ),
+            "/tidemark.v1.Master/AddProxy": grpclib.const.Handler(
+                self.__rpc_add_proxy,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ProxyMeta,
+                AddProxyResponse,
+            ),
+            "/tidemark.v1.Master/DeleteProxy": grpclib.const.Handler(
+                self.__rpc_delete_proxy,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                DeleteProxyRequest,
+                DeleteProxyResponse,
+            ),
+            "/tidemark.v1.Master/ListProxies": grpclib.const.Handler(
+                self.__rpc_list_proxies,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListProxiesRequest,
+                ListProxiesResponse,
+            ),
+            "/tidemark.v1.Master/SetTimeTicks": grpclib.const.Handler(
+                self.__rpc_set_time_ticks,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                SetTimeTicksRequest,
+                TimeTicks,
+            ),
+            "/tidemark.v1.Master/CloseTimeTicks": grpclib.const.Handler(
+                self.__rpc_close_time_ticks,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                CloseTimeTicksRequest,
+                TimeTicks,
+            ),
+            "/tidemark.v1.Master/DescribeTimeTicks": grpclib.const.Handler(
+                self.__rpc_describe_time_ticks,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                DescribeTimeTicksRequest,
+                TimeTicks,
+            ),
+            "/tidemark.v1.Master/ReportTimeTick": grpclib.const.Handler(
+                self.__rpc_report_time_tick,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ReportTimeTickRequest,
+                ReportTimeTickResponse,
             ),
         }
 
