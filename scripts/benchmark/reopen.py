@@ -5,9 +5,7 @@ on an empty folder; on the full folder, with its snapshot; and without any snaps
 reads the whole log. The log is in the page cache, so the disk is not measured.
 """
 
-import argparse
 import asyncio
-import re
 import sqlite3
 import statistics
 import sys
@@ -20,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from served_broker import ServedBroker, killed, served_broker
 
+from benchmark.options import parsed
 from broker.client import Message, connect
 from broker.client.cluster import ChannelInfo
 from broker.client.cluster.targets import NewVChannel
@@ -31,19 +30,14 @@ TXN_EVERY = 10
 FILL_S_MAX = 1200
 SETTLE_S_MAX = 60
 READY_S_MAX = 600
-UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 console = Console(width=100)
 
 
 def main() -> int:
     """Fill, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument(
-        "--reopen", type=size_of, default="1GiB", help="size of the log, such as 64MiB or 1GiB"
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with TemporaryDirectory(dir=Path.cwd()) as name:
+    options = parsed(sys.argv[1:], "")
+    options.out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=options.out) as name:
         full, empty = Path(name) / "full", Path(name) / "empty"
         with one_pchannel(full) as broker:
             asyncio.run(asyncio.wait_for(fill(broker.address, options.reopen), FILL_S_MAX))
@@ -56,14 +50,6 @@ def main() -> int:
             figures["no snapshot"].append(first_append_s(full))
     report(figures)
     return 0
-
-
-def size_of(text: str) -> int:
-    """The number of bytes of `64MiB`, `1GiB`, or a plain number."""
-    found = re.fullmatch(r"(\d+)\s*([KMG]iB|)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 64MiB or 1GiB")
-    return int(found[1]) * UNITS[found[2]]
 
 
 async def fill(address: str, size_bytes: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from served_broker import served_broker
 
-from benchmark.baselines import kafka_server
+from benchmark.baselines import kafka_server, rabbitmq_server
 from benchmark.processes import Server, Unavailable, free_port, stop, wait_for
 
 REDIS = {"always": "each command", "everysec": "every second"}
@@ -31,9 +31,6 @@ class Servers:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-MORE = ("kafka",)
-"""Baselines that are run only when they are asked for."""
-
 Start = Callable[[], AbstractContextManager[Server]]
 
 
@@ -43,7 +40,7 @@ def running(
 ) -> Iterator[Servers]:
     """Run Tidemark, and those baselines that can be started.
 
-    `more`: words of MORE, baselines to be run as well; `downloads`: a folder for their programs.
+    `more`: words of `--with`, baselines to be run, too; `downloads`: a folder for their programs.
     """
     servers = Servers()
     starts: dict[str, Start] = {"Tidemark": partial(_tidemark, folder)}
@@ -51,6 +48,8 @@ def running(
     starts |= {f"NATS {it}": partial(_nats, folder, it) for it in NATS}
     if "kafka" in more:
         starts[kafka_server.NAME] = partial(kafka_server.kafka, folder, downloads)
+    if "rabbitmq" in more:
+        starts[rabbitmq_server.NAME] = partial(rabbitmq_server.rabbitmq, folder)
     with ExitStack() as stack:
         for name, start in starts.items():
             try:

@@ -16,20 +16,25 @@ from benchmark.baselines import disk
 from benchmark.baselines.jetstream import JetStream
 from benchmark.baselines.kafka_server import NAME as KAFKA
 from benchmark.baselines.kafka_topics import FLUSH, KafkaTopic
+from benchmark.baselines.rabbitmq_server import NAME as RABBITMQ
+from benchmark.baselines.rabbitmq_stream import BATCH, RabbitMQStream
 from benchmark.baselines.redis_streams import RedisStreams
 from benchmark.load.pace import Pace
+from benchmark.measures.announced import Announced
 from benchmark.measures.batches import Batches
 from benchmark.measures.channels import PCHANNELS, Channels
 from benchmark.measures.command_line import CommandLine
 from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
 from benchmark.measures.latency import Latency
+from benchmark.measures.memory import Memory
 from benchmark.measures.milvus_protocol import MilvusProtocol
 from benchmark.measures.properties import Properties
 from benchmark.measures.transactions import Transactions
 from benchmark.processes import Server
-from benchmark.results.figures import RESIDENT, Round, Series
+from benchmark.results.figures import Round, Series
 from benchmark.results.questions import (
+    ANNOUNCED,
     AS_IT_COMES,
     CATCHING_UP,
     FRAMES,
@@ -46,7 +51,7 @@ from benchmark.servers import NATS, REDIS, Servers
 from broker.client import Durability
 
 RUN_S_MAX = 120
-BEFORE, AFTER = "before answer", "after answer"
+BEFORE, AFTER, BY_SYSTEM = "before answer", "after answer", "by the system"
 APPEND_RATE, READ_RATE = 10_000, 20_000
 MANY_VCHANNELS = 5_000
 CHANNELS_SHARE = 0.7
@@ -104,6 +109,8 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
             yield from _nats(servers.there[name], setting, amount)
     if KAFKA in servers.there:
         yield from _kafka(servers.there[KAFKA], amount)
+    if RABBITMQ in servers.there:
+        yield from _rabbitmq(servers.there[RABBITMQ], amount)
     milvus, batches = MilvusProtocol(ours.address), Batches(ours.address)
     go = GoClients(ours.address)
     yield from _latencies(ours, amount)
@@ -112,10 +119,15 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     yield from _frame_reads(ours, milvus, go, amount)
     yield from _reads(ours, batches, amount)
     yield from _properties(ours, amount)
+    yield from _announced(ours, amount)
     yield from _transactions(ours, amount)
     yield from _channels(ours, amount)
-    yield from _memory(servers)
+    memory = Memory(servers.there)
+    for server in servers.there.values():
+        yield Subject(Series(server.name, MEMORY), partial(memory.now, server.name))
     yield from _idle(folder, servers, amount)
+    later = partial(memory.later, ours.name)
+    yield Subject(Series(names.TIDEMARK_LATER, MEMORY), later)
 
 
 def _disk(folder: Path, amount: Amount) -> Iterator[Subject]:
@@ -160,7 +172,7 @@ def _nats(server: Server, setting: str, amount: Amount) -> Iterator[Subject]:
 def _kafka(server: Server, amount: Amount) -> Iterator[Subject]:
     for flush in FLUSH:
         topic = KafkaTopic(server.address, flush)
-        synced = "by the system" if flush == "default" else BEFORE
+        synced = BY_SYSTEM if flush == "default" else BEFORE
         name = f"Kafka, {flush}"
         one_by_one = partial(topic.one_by_one, amount.times)
         yield Subject(Series(f"{name}, one by one", ONE_BY_ONE, synced), one_by_one, server)
@@ -169,6 +181,20 @@ def _kafka(server: Server, amount: Amount) -> Iterator[Subject]:
         if flush == "default":
             read = partial(topic.read, amount.messages)
             yield Subject(Series("Kafka consume", "read", synced), read, server)
+
+
+def _rabbitmq(server: Server, amount: Amount) -> Iterator[Subject]:
+    """RabbitMQ has one level: its confirms never wait for a sync."""
+    stream = RabbitMQStream(server.address)
+    name, pace = "RabbitMQ stream", Pace(APPEND_RATE, amount.seconds)
+    for told, kind, run in (
+        ("one by one", ONE_BY_ONE, partial(stream.one_by_one, amount.times)),
+        ("1,000 in flight", "append", partial(stream.append, 1, amount.messages)),
+        (f"batches of {BATCH}", "append", partial(stream.append, BATCH, amount.messages)),
+        ("read", "read", partial(stream.read, amount.messages)),
+        (f"{APPEND_RATE:,} msg/s", PACED, partial(stream.at_pace, pace)),
+    ):
+        yield Subject(Series(f"{name}, {told}", kind, BY_SYSTEM), _looped(run), server)
 
 
 def _ours(
@@ -228,6 +254,13 @@ def _properties(server: Server, amount: Amount) -> Iterator[Subject]:
         yield _ours(server, PROPERTIES, name, run)
 
 
+def _announced(server: Server, amount: Amount) -> Iterator[Subject]:
+    appends = Announced(server.address)
+    for name, announced in ((names.UNANNOUNCED, False), (names.ANNOUNCED, True)):
+        run = partial(appends.append, amount.messages, announced=announced)
+        yield _ours(server, ANNOUNCED, name, run)
+
+
 def _transactions(server: Server, amount: Amount) -> Iterator[Subject]:
     """Batches beside transactions of the same size, and beside both."""
     appends = Transactions(server.address)
@@ -264,16 +297,6 @@ def _channels(server: Server, amount: Amount) -> Iterator[Subject]:
             run = channels.tail if told == AS_IT_COMES else channels.catch_up
             name = names.channels(count, told)
             yield _ours(server, many_channels(told), name, partial(run, messages))
-
-
-def _memory(servers: Servers) -> Iterator[Subject]:
-    for server in servers.there.values():
-        series = Series(server.name, MEMORY)
-        yield Subject(series, partial(_resident, server))
-
-
-def _resident(server: Server) -> Values:
-    return {RESIDENT: server.resident_bytes() / 1e6}
 
 
 def _idle(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 from benchmark import names
-from benchmark.results.figures import CPU, IDLE, P50, RATE, RESIDENT, TICK, Round, Series
+from benchmark.results.figures import CPU, IDLE, P50, RATE, RESIDENT, TICK, WAKES, Round, Series
 from benchmark.results.goals import GOALS, Goal
 from benchmark.results.questions import (
     FRAMES,
@@ -38,7 +38,7 @@ def some() -> list[Series]:
         rates("Tidemark append_batch, of 1,000", "append", 1_234_567, 1_234_567),
         latencies(names.ONE, 0.6, 0.9, fresh_p50_ms=20.25, fresh_p99_ms=40.5),
         latencies(names.REDIS_ONE, 0.5, 0.5),
-        Series(names.IDLE_BROKER, IDLE_SERVER, rounds=[Round({IDLE: 1.2})]),
+        Series(names.IDLE_BROKER, IDLE_SERVER, rounds=[Round({IDLE: 1.2, WAKES: 326.4})]),
         Series(names.IDLE_BATCHES, IDLE_READER, rounds=[Round({TICK: 80.0})]),
         Series(names.TIDEMARK_RESIDENT, MEMORY, rounds=[Round({RESIDENT: 498.0})]),
         Series("never run", "read", ""),
@@ -61,6 +61,15 @@ def test_the_lines_fit_into_a_hundred_columns_and_nothing_is_cut_off() -> None:
     assert "never run" not in text
 
 
+def test_wake_ups_of_idle_servers_have_a_column_and_nothing_else_has() -> None:
+    lines = printed(some()).splitlines()
+    (idle,) = [it for it in lines if it.startswith(f"{names.IDLE_BROKER}  ")]
+    assert idle.removeprefix(names.IDLE_BROKER).split() == ["1.20", "326"]
+    assert sum("wake-ups/s" in it for it in lines) == 1
+    (memory,) = [it for it in lines if it.startswith(f"{names.TIDEMARK_RESIDENT}  ")]
+    assert memory.split() == ["Tidemark", "498"]
+
+
 def test_large_ratios_leave_room_for_every_column() -> None:
     slow = "Redis XADD, everysec, 10,000 msg/s"
     more = {"p99_ms": 2_000.0, "messages": 10}
@@ -80,8 +89,8 @@ def test_each_subject_is_one_line_that_begins_with_its_ratio() -> None:
     # Ratios of the rounds: 3, 2, 3. Rates: 300, 400, 900. CPU: 20 ms for 1,000 messages.
     fields = produce.removeprefix(names.PRODUCE).split()
     assert fields == ["3.00", "17%", "400", "75%", "20.0", "7", "before"]
-    heading = next(it for it in reversed(lines[: lines.index(produce)]) if "beside" in it)
-    assert heading.rstrip().endswith(f"beside {names.REDIS_APPEND}")
+    heading = next(it for it in reversed(lines[: lines.index(produce)]) if "ratio: to" in it)
+    assert heading.rstrip() == f"messages/s, more is better; ratio: to {names.REDIS_APPEND}"
 
 
 def test_the_subject_that_others_stand_beside_is_the_first_of_its_question() -> None:
@@ -98,6 +107,7 @@ def test_the_goals_stand_at_the_end_with_their_verdicts() -> None:
     assert list(rows) == [goal.row for goal in GOALS], "each goal has one line, in this order"
     assert "1.50" in rows["one awaited append, p50 ÷ Redis always"]
     assert rows["one awaited append, p50 ÷ Redis always"].rstrip().endswith("NOT MET")
+    assert lines[start + 1].strip() == f"3 of {len(GOALS)} met, {len(GOALS) - 7} not measured"
     assert rows["idle broker, 16 pchannels, CPU"].rstrip().endswith(" met")
     assert rows["Consume a frame a message ÷ XREAD"].rstrip().endswith("not measured")
 

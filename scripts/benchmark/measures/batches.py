@@ -29,7 +29,7 @@ class Batches:
             await log.append(VCHANNEL, BODY)
             start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
-            sent = await _load(log, messages, durability)
+            sent = await load(log, VCHANNEL, messages, durability)
             took_s = time.perf_counter() - started
             await log.append(VCHANNEL, BODY)  # the next subject does not begin before the sync
         if durability == "fsync":
@@ -93,7 +93,7 @@ class Batches:
             tail = other.read_batches(VCHANNEL, start=next_id)
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:
-                group.create_task(_load(log, messages, "fsync"))
+                group.create_task(load(log, VCHANNEL, messages, "fsync"))
                 wanted = messages // BATCH // BATCHES_IN_FLIGHT * BATCH * BATCHES_IN_FLIGHT
                 async for batch in tail:
                     seen += len(batch.payloads)
@@ -102,18 +102,21 @@ class Batches:
             return {RATE: seen / (time.perf_counter() - started), "messages": seen}
 
 
-async def _load(log: Client, messages: int, durability: Durability) -> int:
+async def load(log: Client, vchannel: NewVChannel, messages: int, durability: Durability) -> int:
+    """Append from four tasks, each with one batch in flight; the number of messages sent."""
     each = messages // BATCH // BATCHES_IN_FLIGHT
     async with asyncio.TaskGroup() as group:
         for _ in range(BATCHES_IN_FLIGHT):
-            group.create_task(_batches(log, each, durability))
+            group.create_task(_batches(log, vchannel, each, durability))
     return each * BATCHES_IN_FLIGHT * BATCH
 
 
-async def _batches(log: Client, batches: int, durability: Durability) -> None:
+async def _batches(
+    log: Client, vchannel: NewVChannel, batches: int, durability: Durability
+) -> None:
     payloads = [BODY] * BATCH
     for _ in range(batches):
-        await log.append_batch(VCHANNEL, payloads, durability=durability)
+        await log.append_batch(vchannel, payloads, durability=durability)
 
 
 async def _one_by_one(log: Client, messages: int) -> None:

@@ -19,7 +19,7 @@ from served_broker import served_broker
 from benchmark.baselines.disk import BODY
 from benchmark.measures.channels import PCHANNELS
 from benchmark.processes import Server
-from benchmark.results.figures import IDLE, TICK
+from benchmark.results.figures import IDLE, TICK, WAKES
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 
@@ -44,22 +44,22 @@ class Idle:
         self._folder = folder
         self._seconds = seconds
         self._watched = list(watched)
-        self._round: dict[str, float] = {}
+        self._round: dict[str, dict[str, float]] = {}
 
     def broker(self) -> dict[str, float]:
-        """CPU of a broker without clients."""
-        return {IDLE: self._take(OURS)}
+        """CPU and wake-ups of a broker without clients."""
+        return self._take(OURS)
 
     def baseline(self, name: str) -> dict[str, float]:
-        """CPU of a baseline in the same seconds."""
-        return {IDLE: self._take(name)}
+        """CPU and wake-ups of a baseline in the same seconds."""
+        return self._take(name)
 
     def reader(self, protocol: str) -> dict[str, float]:
         """CPU for each tick of a reader by "batches" or "Consume"."""
-        return {TICK: self._take(protocol)}
+        return self._take(protocol)
 
-    def _take(self, name: str) -> float:
-        """A figure of this round; the first one asked for measures all of them."""
+    def _take(self, name: str) -> dict[str, float]:
+        """Figures of this round; the first ones asked for measure all of them."""
         if name not in self._round:
             self._round.clear()
             with (
@@ -81,15 +81,20 @@ class Idle:
                 await log.append(vchannel, BODY)
         await asyncio.sleep(self._seconds * SETTLE_SHARE)
         servers = [server, *self._watched]
-        before = [it.cpu_s() for it in servers]
+        before = [(it.cpu_s(), it.wake_ups()) for it in servers]
         started = time.perf_counter()
         await asyncio.sleep(self._seconds)
         took_s = time.perf_counter() - started
-        for it, used_s in zip(servers, before, strict=True):
-            self._round[it.name] = (it.cpu_s() - used_s) / took_s * 100
+        for it, (used_s, waited) in zip(servers, before, strict=True):
+            figures = {IDLE: (it.cpu_s() - used_s) / took_s * 100}
+            waits = it.wake_ups()
+            if waits is not None and waited is not None:
+                figures[WAKES] = max(0, waits - waited) / took_s
+            self._round[it.name] = figures
         async with connect(server.address) as log:
             for protocol, read in (("batches", _batches), ("Consume", _consume)):
-                self._round[protocol] = await self._readers(server, partial(read, log), vchannels)
+                spent_us = await self._readers(server, partial(read, log), vchannels)
+                self._round[protocol] = {TICK: spent_us}
 
     async def _readers(self, server: Server, read: Any, vchannels: list[NewVChannel]) -> float:
         """CPU in µs for each tick, without what the broker uses when nobody reads."""
@@ -100,7 +105,7 @@ class Idle:
             before_s, ticks_before, started = server.cpu_s(), ticks.count, time.perf_counter()
             await asyncio.sleep(self._seconds / 2)
             took_s = time.perf_counter() - started
-            used_s = server.cpu_s() - before_s - took_s * self._round[server.name] / 100
+            used_s = server.cpu_s() - before_s - took_s * self._round[server.name][IDLE] / 100
             came = ticks.count - ticks_before
             for reader in readers:
                 reader.cancel()

@@ -22,6 +22,7 @@ from benchmark.results.figures import (
     RATE,
     RESIDENT,
     TICK,
+    WAKES,
     Series,
     find,
     ratios,
@@ -33,7 +34,7 @@ ROUNDS_MIN = 2
 BETTER, WORSE, SAME, TOO_FEW = "better", "worse", "same", "?"
 FIGURES = {
     RATE: "rate/s", P50: "p50 ms", P99: "p99 ms", CPU: "CPU µs", IDLE: "CPU %",
-    TICK: "tick µs", RESIDENT: "MB",
+    TICK: "tick µs", RESIDENT: "MB", WAKES: "wakes/s",
 }  # fmt: skip
 
 

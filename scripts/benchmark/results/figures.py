@@ -18,6 +18,8 @@ CPU = "cpu_us"
 IDLE, TICK = "cpu_percent", "tick_us"
 """CPU of an idle server in percent of a core; and that for each tick of an idle reader, in µs."""
 RESIDENT = "resident_mb"
+WAKES = "wakes"
+"""How often a second the threads of an idle server begin to wait."""
 QUANTILES = {P50: 0.5, P99: 0.99, "p999_ms": 0.999}
 MESSAGES = "messages"
 _CPU_S, _PEAK = "server_cpu_s", "server_peak_bytes"

@@ -73,6 +73,10 @@ GOALS = (
         "distinct properties ÷ none, 50 tasks", 0.8, names.DISTINCT_TASKS, RATE,
         names.PLAIN_TASKS, at_least=True,
     ),
+    Goal(
+        "append_batch, announced collection ÷ none", 0.9, names.ANNOUNCED, RATE,
+        names.UNANNOUNCED, at_least=True,
+    ),
     *_txn_goals(),
     Goal(
         "read_batches live ÷ catching up", 0.6, names.LIVE, RATE,
@@ -85,5 +89,10 @@ GOALS = (
         "resident memory (cache + 100 MB)",
         CACHE_BYTES / 1e6 + MEMORY_BESIDE_CACHE_MB,
         names.TIDEMARK_RESIDENT, RESIDENT, unit="MB",
+    ),
+    Goal(
+        "resident memory 20 s later (cache + 100 MB)",
+        CACHE_BYTES / 1e6 + MEMORY_BESIDE_CACHE_MB,
+        names.TIDEMARK_LATER, RESIDENT, unit="MB",
     ),
 )  # fmt: skip

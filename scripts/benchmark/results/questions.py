@@ -9,7 +9,7 @@ from benchmark.results.figures import IDLE, P50, RATE, RESIDENT, TICK, Series, f
 from broker.config import Settings
 
 ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
-FRAMES, PROPERTIES = "frames", "properties"
+FRAMES, PROPERTIES, ANNOUNCED = "frames", "properties", "announced"
 IDLE_SERVER, IDLE_READER, MEMORY = "idle", "idle reader", "memory"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
 CACHE_BYTES = Settings().tail_total_bytes_max
@@ -57,7 +57,7 @@ QUESTIONS = (
         FRAMES, RATE, "messages/s", names.REDIS_APPEND,
     ),
     Question(
-        "Appends in batches",
+        "Appends, in batches or many in flight",
         "append", RATE, "messages/s", names.REDIS_APPEND,
     ),
     Question("Reads", "read", RATE, "messages/s", names.REDIS_READ),
@@ -68,6 +68,10 @@ QUESTIONS = (
     Question(
         "Properties that differ",
         PROPERTIES, RATE, "messages/s", names.PLAIN_TASKS,
+    ),
+    Question(
+        "Batches of an announced collection, placed in segments",
+        ANNOUNCED, RATE, "messages/s", names.UNANNOUNCED,
     ),
     *[
         Question(

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from benchmark.results.figures import CPU, P50, P99, Series, find, ratios, spread
+from benchmark.results.figures import CPU, P50, P99, WAKES, Series, find, ratios, spread
 from benchmark.results.goals import GOALS, Goal
 from benchmark.results.questions import Question, asked
 
@@ -29,7 +30,8 @@ AGES = ("fresh_p50_ms", "fresh_p99_ms")
 LEGEND = (
     "Messages of 1 KiB. ratio: to the subject named in the heading, in the same round (median). "
     "±: half\nthe range of the rounds. CPU: of the server, for each message. synced: when it is "
-    "on disk, before\nor after its answer. cache: the setting tail_total_bytes_max."
+    "on disk, before\nor after its answer; later: when the operating system writes it. cache: the setting\n"
+    "tail_total_bytes_max. wake-ups: how often threads of the server began to wait."
 )
 
 
@@ -50,23 +52,29 @@ def console(width: int = WIDTH) -> Console:
 
 def _table(question: Question, found: Sequence[Series]) -> Table:
     reference = find(found, question.reference)
-    beside = f", beside {reference.name}" if reference else ""
+    beside = f"; ratio: to {reference.name}" if reference else ""
     better = "less is better" if question.lower_is_better else "more is better"
-    table = _plain(f"{question.title}, {question.unit} ({better}){beside}")
+    table = _plain(question.title, f"{question.unit}, {better}{beside}")
     paced = question.key == P50
-    has_cpu = any(it.median(CPU) is not None for it in found)
-    table.add_column("", min_width=40 if has_cpu else 62)
+    has_cpu, has_wakes, has_sync = (
+        _has(found, CPU),
+        _has(found, WAKES),
+        any(it.sync for it in found),
+    )
+    table.add_column("", min_width=40 if has_cpu else 62 - 9 * has_wakes + 7 * (not has_sync))
     headings = ["ratio", "±", "median", "±", *["p99"] * paced, *["CPU µs", "peak MB"] * has_cpu]
-    for heading in headings:
+    for heading in [*headings, *["wake-ups/s"] * has_wakes]:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("synced", no_wrap=True)
+    if has_sync:
+        table.add_column("synced", no_wrap=True)
     for it in found:
         values, beside_it = it.values(question.key), ratios(it, reference, question.key)
         row = [_middle(beside_it), "" if it is reference else _spread(beside_it)]
         row += [_number(it.median(question.key)), _spread(values)]
         row += [_number(it.median(P99))] * paced
         row += [_text(it.median(CPU), ",.1f"), _text(_megabytes(it), ",.0f")] * has_cpu
-        table.add_row(it.name, *row, SYNCED.get(it.sync, it.sync))
+        row += [_text(it.median(WAKES), ",.0f")] * has_wakes
+        table.add_row(it.name, *row, *[SYNCED.get(it.sync, it.sync)] * has_sync)
         age = [_number(it.median(key)) for key in AGES]
         if any(age):
             table.add_row("  age of the closed tick", "", "", age[0], "", age[1])
@@ -74,14 +82,22 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
 
 
 def _goals(field_of: Sequence[Series]) -> Table:
-    table = _plain("Goals: the cost of one message")
+    table = _plain("Goals: the cost of one message", goals_met(field_of))
     table.add_column("", min_width=50)
-    for heading in ("goal", "measured", "min-max"):
+    for heading in ("goal", "median", "min-max"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for goal in GOALS:
         table.add_row(*goal_row(goal, goal.measured(field_of)))
     return table
+
+
+def goals_met(field_of: Sequence[Series]) -> str:
+    """How many goals are met, and how many were not measured."""
+    verdicts = [goal.met(goal.measured(field_of)) for goal in GOALS]
+    told = f"{verdicts.count(True)} of {len(verdicts)} met"
+    missing = verdicts.count(None)
+    return f"{told}, {missing} not measured" if missing else told
 
 
 def goal_row(goal: Goal, found: Sequence[float]) -> tuple[str, ...]:
@@ -99,7 +115,7 @@ def goal_row(goal: Goal, found: Sequence[float]) -> tuple[str, ...]:
 
 
 def _missing(missing: Mapping[str, str]) -> Table:
-    table = _plain("Not measured")
+    table = _plain("Not measured", "of all baselines")
     table.add_column("")
     table.add_column("why")
     for name, why in missing.items():
@@ -107,11 +123,15 @@ def _missing(missing: Mapping[str, str]) -> Table:
     return table
 
 
-def _plain(title: str) -> Table:
+def _has(found: Sequence[Series], key: str) -> bool:
+    return any(it.median(key) is not None for it in found)
+
+
+def _plain(title: str, more: str) -> Table:
     return Table(
-        title=title,
+        title=Text.assemble((title, "bold"), "\n", more),
         title_justify="left",
-        title_style="bold",
+        title_style="",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
