@@ -28,10 +28,10 @@ SYNCED = {
 AGES = ("fresh_p50_ms", "fresh_p99_ms")
 """The age of the newest closed tick of the reader, meanwhile."""
 LEGEND = (
-    "Messages of 1 KiB. ratio: to the subject named in the heading, in the same round (median). "
-    "±: half\nthe range of the rounds. CPU: of the server, for each message. synced: when it is "
-    "on disk, before\nor after its answer; later: when the operating system writes it. cache: the setting\n"
-    "tail_total_bytes_max. wake-ups: how often threads of the server began to wait."
+    "Messages of 1 KiB. ratio: to the subject named above, in the same round (median). ±: half\n"
+    "the range of the rounds. CPU: of the server, for each message. synced: when it is on disk,\n"
+    "before or after its answer; later: when the operating system writes it. wake-ups: how\n"
+    "often threads of the server began to wait. cache: the setting tail_total_bytes_max."
 )
 
 
@@ -56,11 +56,8 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
     better = "less is better" if question.lower_is_better else "more is better"
     table = _plain(question.title, f"{question.unit}, {better}{beside}")
     paced = question.key == P50
-    has_cpu, has_wakes, has_sync = (
-        _has(found, CPU),
-        _has(found, WAKES),
-        any(it.sync for it in found),
-    )
+    has_cpu, has_wakes = _has(found, CPU), _has(found, WAKES)
+    has_sync = any(it.sync for it in found)
     table.add_column("", min_width=40 if has_cpu else 62 - 9 * has_wakes + 7 * (not has_sync))
     headings = ["ratio", "±", "median", "±", *["p99"] * paced, *["CPU µs", "peak MB"] * has_cpu]
     for heading in [*headings, *["wake-ups/s"] * has_wakes]:
