@@ -22,6 +22,9 @@ SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
 HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
 CURSORS = f"{ROOT}/timesync/cursors"
 IDS = f"{ROOT}/master/ids"
+MEMBERS = f"{ROOT}/master/members"
+PROXY_TICKS = f"{ROOT}/master/time_ticks/proxies"
+WRITE_NODE_TICKS = f"{ROOT}/master/time_ticks/write_nodes"
 
 
 class ActorLookup:
@@ -43,6 +46,9 @@ class ActorLookup:
             consumption=self.proxy(CONSUMPTION),
             oracle=self.proxy(ORACLE),
             ids=self.proxy(IDS),
+            members=self.proxy(MEMBERS),
+            proxy_ticks=self.proxy(PROXY_TICKS),
+            write_node_ticks=self.proxy(WRITE_NODE_TICKS),
         )
 
     def find(self, path: str) -> Ref[Any]:

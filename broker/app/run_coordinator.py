@@ -35,6 +35,7 @@ from broker.app.running_process import (
 )
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
+from broker.codec.tick_messages import NodeTickAppends
 from broker.config import Settings, as_environment, joined_address, split_address
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
@@ -144,10 +145,11 @@ class _CoordinatorParts:
             self._hold_rule,
             self._figures.held,
         )
+        master = MasterParts(cluster.store, cluster.pchannels, NodeTickAppends(self._owners))
         children = (
             coordinator_tree(parts, ROOT),
             timesync_tree(timesync, ROOT),
-            master_tree(MasterParts(cluster.store)),
+            master_tree(master, ROOT),
         )
         return SupervisorSpec("root", children=children)
 

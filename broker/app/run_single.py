@@ -30,6 +30,7 @@ from broker.app.running_process import (
 from broker.app.storage import segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
+from broker.codec.tick_messages import NodeTickAppends
 from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.consumption import consumption_paused
@@ -123,11 +124,12 @@ class _BrokerParts:
             self._hold_rule,
             self._figures.held,
         )
+        master = MasterParts(store, pchannels, NodeTickAppends(self._owners))
         children = (
             coordinator_tree(coordinator, ROOT),
             node_spec(self._runtime),
             timesync_tree(timesync, ROOT),
-            master_tree(MasterParts(store)),
+            master_tree(master, ROOT),
         )
         return SupervisorSpec("root", children=children)
 

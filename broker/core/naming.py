@@ -52,6 +52,11 @@ def control_host(pchannels: tuple[PChannelName, ...]) -> PChannelName:
     return min(pchannels)
 
 
+def control_channel(host: PChannelName) -> VChannelName:
+    """The control channel of a cluster whose `control_host` this is."""
+    return VChannelName(f"{host}_{_CONTROL_SUFFIX}")
+
+
 def is_control_channel(name: str) -> bool:
     """Whether this is the control channel, which orders cluster-wide changes."""
     return name.endswith(_CONTROL_SUFFIX)

@@ -6,6 +6,10 @@ from typing import Protocol
 
 from grpclib.const import Handler
 
+from broker.edge.master.allocation_service import AllocationService
+from broker.edge.master.components_service import ComponentsService
+from broker.edge.master.members_service import MembersService
+from broker.edge.master.time_ticks_service import TimeTicksService
 from broker.edge.milvus.assignment_service import AssignmentService
 from broker.edge.milvus.broadcast_service import BroadcastService
 from broker.edge.milvus.handler_service import HandlerService
@@ -114,4 +118,8 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
         BroadcastHoldsService(middleware, proxies.cut_lock, proxies.lead),
+        AllocationService(middleware, proxies),
+        MembersService(middleware, proxies.members),
+        TimeTicksService(middleware, proxies),
+        ComponentsService(middleware, parts.state, parts.view),
     )

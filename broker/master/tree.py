@@ -1,24 +1,45 @@
-"""The subtree of the master, built from what it needs."""
+"""The subtree of the master, built from what it needs.
 
+master (one_for_one)
+├─ ids            gives out ids
+├─ members        tenants and proxies
+└─ time_ticks     ticks of proxies and write nodes, to channels
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec
 from broker.master.ids.id_allocator import IdAllocator
+from broker.master.members.member_table import MemberTable
+from broker.master.time_ticks.tree import time_ticks_tree
+from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
+from broker.ports.tick_appends import TickAppends
 
 MASTER = "master"
 IDS = "ids"
+MEMBERS = "members"
 
 
 @dataclass(frozen=True, slots=True)
 class MasterParts:
-    """Dependencies. `store`: written under the leader's term."""
+    """Dependencies. `store`: written under the leader's term. `pchannels`: all of the cluster.
+
+    `tick_appends` None: time ticks are not served.
+    """
 
     store: MetaStore
+    pchannels: Sequence[PChannelName] = ()
+    tick_appends: TickAppends | None = None
 
 
-def master_tree(parts: MasterParts) -> SupervisorSpec:
-    """The subtree `master`. Its actors are patient: they wait for a store that is away."""
+def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
+    """The subtree `master`, for the supervisor at `parent_path`.
+
+    Its actors are patient: they wait for a store that is away.
+    """
+    path = f"{parent_path}/{MASTER}"
     return SupervisorSpec(
         name=MASTER,
         strategy=ONE_FOR_ONE,
@@ -29,5 +50,15 @@ def master_tree(parts: MasterParts) -> SupervisorSpec:
                 MailboxSpec(bound=4096, batch_max=256),
                 patient=True,
             ),
+            ChildSpec(
+                MEMBERS, lambda: MemberTable(parts.store), MailboxSpec(bound=256), patient=True
+            ),
+            *_time_ticks(parts, path),
         ),
     )
+
+
+def _time_ticks(parts: MasterParts, path: str) -> tuple[SupervisorSpec, ...]:
+    if parts.tick_appends is None:
+        return ()
+    return (time_ticks_tree(parts.store, parts.tick_appends, parts.pchannels, path),)

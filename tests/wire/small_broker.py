@@ -135,7 +135,7 @@ async def small_broker(
         node_spec(node_runtime(NODE, ports, node_limits)),
         coordinator_tree(coordinator, "/root"),
         timesync_tree(timesync, "/root"),
-        master_tree(MasterParts(store)),
+        master_tree(MasterParts(store, names), "/root"),
     )
     async with System(SupervisorSpec("root", children=children)) as system:
         running.append(system)
@@ -186,6 +186,9 @@ def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         consumption=Proxy(find("/root/coordinator/consumption")),
         oracle=Proxy(find("/root/coordinator/oracle")),
         ids=Proxy(find("/root/master/ids")),
+        members=Proxy(find("/root/master/members")),
+        proxy_ticks=Proxy(find("/root/master/time_ticks/proxies")),
+        write_node_ticks=Proxy(find("/root/master/time_ticks/write_nodes")),
     )
 
 

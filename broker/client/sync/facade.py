@@ -18,6 +18,8 @@ from broker.client.cluster.cursor import NamedCursors as AsyncNamedCursors
 from broker.client.cluster.offsets import Offsets as AsyncOffsets
 from broker.client.cluster.watch import Watch as AsyncWatch
 from broker.client.connect import connect as async_connect
+from broker.client.master.cached_allocator import CachedAllocator as AsyncCachedAllocator
+from broker.client.master.master import Master as AsyncMaster
 from broker.client.read.row_scanner import RowScanner as AsyncRowScanner
 from broker.client.read.scanner import BatchScanner as AsyncBatchScanner
 from broker.client.read.scanner import Scanner as AsyncScanner
@@ -51,9 +53,11 @@ Barrier = _wrapper(AsyncBarrier)
 BatchCommits = _wrapper(AsyncBatchCommits)
 BatchScanner = _wrapper(AsyncBatchScanner, BlockingScanner)
 Broadcasts = _wrapper(AsyncBroadcasts)
+CachedAllocator = _wrapper(AsyncCachedAllocator)
 Client = _wrapper(AsyncClient, BlockingClient)
 Collections = _wrapper(AsyncCollections)
 Cursor = _wrapper(AsyncCursor)
+Master = _wrapper(AsyncMaster)
 NamedBarriers = _wrapper(AsyncNamedBarriers)
 NamedCursors = _wrapper(AsyncNamedCursors)
 Offsets = _wrapper(AsyncOffsets)

@@ -227,6 +227,25 @@ class Broadcasts:
         """The broadcasts that are not finished; first those that wait for their keys."""
         ...
 
+class CachedAllocator:
+    """Numbers that no other caller gets, each larger than all that this allocator gave before.
+
+    `ids = log.master.ids` or `log.master.timestamps`, then `first = ids.alloc(10)`. For any
+    number of tasks; requests are served in their order. A request that the cached batch cannot
+    serve makes one fetch for all that wait, of at least `batch` numbers."""
+
+    fetches: int
+    def alloc(self, count: int = 1) -> int:
+        """The first of `count` consecutive numbers, which are the caller's.
+
+        1 <= count <= 65,536; BadTarget for others. Waits only while a batch is fetched. When that
+        fails, raises its error, in all requests that wait. A cancelled request takes nothing, or
+        leaves a gap. ServerFailed, to be retried, when 10,000 requests wait already."""
+        ...
+    def forget(self) -> None:
+        """Drop the cached batch: the next request fetches a new one."""
+        ...
+
 class Client:
     """A connected client, made by `connect`; for the tasks of one event loop.
 
@@ -238,7 +257,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `close`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `offsets` (positions in channels) and `admin` (health, channels, actors)."""
+    `offsets` (positions in channels), `admin` (health, channels, actors) and `master` (timestamps,
+    ids, tenants, proxies)."""
 
     collections: Collections
     offsets: Offsets
@@ -247,6 +267,7 @@ class Client:
     broadcast: Broadcasts
     commits: BatchCommits
     admin: Admin
+    master: Master
     def abort(self) -> None:
         """End everything now; appends that are not answered end with OutcomeUnknown."""
         ...
@@ -684,6 +705,37 @@ class Cursor:
         ...
     def store(self, epoch: int, positions: Positions, deadline_s: float) -> None:
         """Commit positions of a reader; retried until the deadline."""
+        ...
+
+class Master:
+    """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
+
+    first = log.master.alloc_timestamp(10)  # one call
+    first = log.master.timestamps.alloc(10)  # from a batch that is at most a second old"""
+    def alloc_id(self, count: int = 1) -> int:
+        """The first of `count` consecutive ids, which no other caller gets: 64 bits, signed.
+
+        They grow, also over restarts of the server. `log.master.ids` needs no call each.
+        InvalidArgument unless 1 <= count <= 65,536."""
+        ...
+    def alloc_timestamp(self, count: int = 1) -> TimeTick:
+        """The first of `count` consecutive timestamps of the cluster, which are the caller's.
+
+        They are larger than all that were given out before, also over restarts of the server. Those
+        of `log.master.timestamps` need no call each, and are up to a second old. InvalidArgument
+        unless 1 <= count <= 65,536. While timestamps would be more than a second ahead of the
+        server's clock they are waited for: ServerFailed at the deadline."""
+        ...
+    def get_dd_channel(self) -> str:
+        """The channel that carries the changes of collections and partitions, in their order."""
+        ...
+    @property
+    def ids(self) -> CachedAllocator:
+        """Ids from a batch that this client has fetched."""
+        ...
+    @property
+    def timestamps(self) -> CachedAllocator:
+        """Timestamps from a batch that this client fetched up to a second ago."""
         ...
 
 class NamedBarriers:

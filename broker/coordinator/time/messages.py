@@ -47,9 +47,13 @@ WindowMessage = OpenWindow | ExtendWindow
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Request[TickRange]):
-    """Contiguous ticks that are given out once; see `TickSource.reserve`."""
+    """Contiguous ticks that are given out once; see `TickSource.reserve`.
+
+    `ahead_ms_max`: refused, INNER, when they would be further ahead of the clock.
+    """
 
     count: int
+    ahead_ms_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

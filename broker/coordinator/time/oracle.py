@@ -41,7 +41,7 @@ class Oracle(Actor[OracleMessage]):
 
     def __init__(self, window_path: str) -> None:
         self._window_path = window_path
-        self._waiting: list[tuple[int, Envelope[OracleMessage]]] = []
+        self._waiting: list[tuple[Reserve, Envelope[OracleMessage]]] = []
         self._extending = False
         self._extensions = 0
 
@@ -58,8 +58,8 @@ class Oracle(Actor[OracleMessage]):
                 case Reserve(count) if not 1 <= count <= RESERVE_COUNT_MAX:
                     cause = f"the number of ticks must be 1 to {RESERVE_COUNT_MAX}, not {count}"
                     envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
-                case Reserve(count):
-                    self._reserve(count, envelope)
+                case Reserve() as request:
+                    self._reserve(request, envelope)
                 case LookAhead():
                     due_ms = tso.bound_due(self._hybrid, self._context.clock.wall_ms())
                     if due_ms is not None:
@@ -78,18 +78,28 @@ class Oracle(Actor[OracleMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         return {"bound_ms": self._hybrid.bound_ms, "extensions": self._extensions}
 
-    def _reserve(self, count: int, envelope: Envelope[OracleMessage]) -> None:
-        match tso.reserve(self._hybrid, count, self._context.clock.wall_ms()):
+    def _reserve(self, request: Reserve, envelope: Envelope[OracleMessage]) -> None:
+        count, now_ms = request.count, self._context.clock.wall_ms()
+        limit_ms = request.ahead_ms_max
+        outcome: tso.ReservedTicks | tso.SaveFirst | tso.TooFarAhead
+        if limit_ms is None:
+            outcome = tso.reserve(self._hybrid, count, now_ms)
+        else:
+            outcome = tso.reserve_near(self._hybrid, count, now_ms, limit_ms)
+        match outcome:
             case tso.ReservedTicks(after, first):
                 self._hybrid = after
                 envelope.reply(TickRange(first, count))
+            case tso.TooFarAhead(ahead_ms):
+                cause = f"the next one is {ahead_ms} ms ahead of the coordinator's clock"
+                envelope.fail(_no_ticks(f"{cause}, the most is {limit_ms} ms; try again soon"))
             case tso.SaveFirst(bound_ms):
                 self._extend(bound_ms)
                 if len(self._waiting) < WAITING_MAX:
-                    self._waiting.append((count, envelope))
+                    self._waiting.append((request, envelope))
                 else:
                     envelope.fail(_no_ticks("too many requests wait for the bound to be saved"))
-            case outcome:
+            case _:
                 assert_never(outcome)
 
     def _extend(self, bound_ms: int) -> None:
@@ -102,8 +112,8 @@ class Oracle(Actor[OracleMessage]):
         """In order of arrival; a request that does not fit waits for the next window."""
         # Emptied first: `_reserve` puts requests that do not fit back into it.
         waiting, self._waiting = self._waiting, []
-        for count, envelope in waiting:
-            self._reserve(count, envelope)
+        for request, envelope in waiting:
+            self._reserve(request, envelope)
 
     def _refuse_waiting(self, cause: str) -> None:
         waiting, self._waiting = self._waiting, []

@@ -69,13 +69,14 @@ class Barrier(Protocol):
 class SoftMinimum:
     """The low watermark: no peer will report a tick up to `passed` any more.
 
-    `interval`: the minimum distance of two ticks that are taken.
+    `interval`: the minimum distance of two ticks that are taken. `passed`: of the three rules, what
+    an earlier barrier of these peers has passed; only larger ticks pass.
     """
 
-    def __init__(self, peers: Iterable[str], interval: int) -> None:
+    def __init__(self, peers: Iterable[str], interval: int, *, passed: TimeTick = NO_TICK) -> None:
         self._last = _founders(peers)
         self._interval = interval
-        self._taken = NO_TICK
+        self._taken = passed
         self._pending = NO_TICK
 
     @property
@@ -123,9 +124,9 @@ class HardMinimum:
     `ahead` counts reports of peers that were already ahead of the others.
     """
 
-    def __init__(self, peers: Iterable[str]) -> None:
+    def __init__(self, peers: Iterable[str], *, passed: TimeTick = NO_TICK) -> None:
         self._last = _founders(peers)
-        self._passed = NO_TICK
+        self._passed = passed
         self._pending: list[TimeTick] = []
         self.ahead = 0
 
@@ -171,10 +172,12 @@ class HardList:
     reported them. All peers have reached every tick that passes.
     """
 
-    def __init__(self, peers: Iterable[str], ahead_max: int = AHEAD_MAX) -> None:
+    def __init__(
+        self, peers: Iterable[str], ahead_max: int = AHEAD_MAX, *, passed: TimeTick = NO_TICK
+    ) -> None:
         self._last = _founders(peers)
         self._waiting: dict[str, deque[TimeTick]] = {peer: deque() for peer in self._last}
-        self._passed = NO_TICK
+        self._passed = passed
         self._pending: list[TimeTick] = []
         self._ahead_max = ahead_max
         self.skipped: Counter[str] = Counter()

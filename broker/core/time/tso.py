@@ -7,6 +7,9 @@ Milvus:
 * a new holder starts above the last durable bound: at most one window is skipped, nothing repeats;
 * when the logical part is used up, a millisecond is borrowed from the future.
 
+A caller may refuse ticks that are too far ahead of the clock: programs that take timestamps in huge
+batches must not move time for everybody.
+
 Pure: a reservation that needs a larger window returns the bound to save first. There is no result
 "wait": borrowing is bounded by the window, and a clock that stepped back must not stop the broker.
 
@@ -52,6 +55,13 @@ class SaveFirst:
     bound_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class TooFarAhead:
+    """Nothing was issued: the next tick is this many milliseconds ahead of the clock."""
+
+    ahead_ms: int
+
+
 def started(saved_ms: int, bound_ms: int) -> HybridClock:
     """The state of a new holder whose `bound_ms` is durable.
 
@@ -79,19 +89,34 @@ def granted(hybrid: HybridClock, saved_ms: int, bound_ms: int) -> HybridClock:
 
 def reserve(hybrid: HybridClock, count: int, now_ms: int) -> ReservedTicks | SaveFirst:
     """Reserve `count` contiguous ticks, 1 <= count <= COUNT_MAX, at `now_ms` or soon above it."""
-    assert 1 <= count <= COUNT_MAX, count
-    physical_ms, logical = hybrid.physical_ms, hybrid.next_logical
-    if now_ms > physical_ms:
-        physical_ms, logical = now_ms, 0
-    # One reservation lies within a millisecond, so that its ticks are contiguous.
-    elif logical + count - 1 > TICK_LOGICAL_MAX:
-        physical_ms, logical = physical_ms + 1, 0
+    physical_ms, logical = _place(hybrid, count, now_ms)
     if physical_ms >= hybrid.bound_ms:
         return SaveFirst(physical_ms + WINDOW_MS)
     return ReservedTicks(
         after=replace(hybrid, physical_ms=physical_ms, next_logical=logical + count),
         first=compose(physical_ms, logical),
     )
+
+
+def reserve_near(
+    hybrid: HybridClock, count: int, now_ms: int, ahead_ms_max: int
+) -> ReservedTicks | SaveFirst | TooFarAhead:
+    """As `reserve`, but nothing that is more than `ahead_ms_max` ahead of `now_ms`."""
+    physical_ms, _ = _place(hybrid, count, now_ms)
+    if physical_ms - now_ms > ahead_ms_max:
+        return TooFarAhead(physical_ms - now_ms)
+    return reserve(hybrid, count, now_ms)
+
+
+def _place(hybrid: HybridClock, count: int, now_ms: int) -> tuple[int, int]:
+    """Millisecond and logical value of the first of the next `count` ticks."""
+    assert 1 <= count <= COUNT_MAX, count
+    if now_ms > hybrid.physical_ms:
+        return now_ms, 0
+    # One reservation lies within a millisecond, so that its ticks are contiguous.
+    if hybrid.next_logical + count - 1 > TICK_LOGICAL_MAX:
+        return hybrid.physical_ms + 1, 0
+    return hybrid.physical_ms, hybrid.next_logical
 
 
 def bound_due(hybrid: HybridClock, now_ms: int) -> int | None:

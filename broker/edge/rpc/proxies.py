@@ -71,6 +71,9 @@ class Proxies:
     consumption: Proxy
     oracle: Proxy
     ids: Proxy
+    members: Proxy
+    proxy_ticks: Proxy
+    write_node_ticks: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()

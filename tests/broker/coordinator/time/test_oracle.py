@@ -9,6 +9,7 @@ import pytest
 
 from actors import REST_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
+from broker.coordinator.time.messages import Reserve
 from broker.coordinator.time.oracle import WAITING_MAX, Oracle, OracleTicks
 from broker.coordinator.time.tick_window import TickWindow
 from broker.core.time.tso import COUNT_MAX, WINDOW_MS, physical_ms_of
@@ -79,6 +80,23 @@ def test_a_count_out_of_bounds_is_refused_by_value(count: int) -> None:
             assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
 
     seeded(1, scenario)
+
+
+def test_programs_are_refused_what_is_a_second_ahead_and_nodes_are_not() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_oracle(MemoryMetaStore(), clock) as system:
+            oracle = system.find("/root/oracle")
+            await clock.sleep(1.0)
+            near = await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)
+            clock.shift_wall(-5_000)
+            with pytest.raises(Refused, match=r"5000 ms ahead of .* the most is 1000 ms") as caught:
+                await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)
+            assert caught.value.refusal.code is StreamingCode.INNER
+            assert (await ticks_of(system).reserve(1)).first == near.first + 1
+            await clock.sleep(4.5)
+            assert (await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)).first == near.first + 2
+
+    seeded(9, scenario)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -147,6 +147,75 @@ def test_a_late_word_of_a_smaller_bound_takes_nothing_back() -> None:
     assert tso.granted(hybrid, hybrid.bound_ms, hybrid.bound_ms - 1) == hybrid
 
 
+def test_timestamps_in_huge_batches_stop_a_second_ahead_of_the_clock_and_change_nothing() -> None:
+    hybrid, firsts = fresh(), list[TimeTick]()
+    while True:
+        outcome = tso.reserve_near(hybrid, tso.COUNT_MAX, NOW_MS, 1_000)
+        if not isinstance(outcome, tso.ReservedTicks):
+            break
+        hybrid, firsts = outcome.after, [*firsts, outcome.first]
+    assert outcome == tso.TooFarAhead(1_001)
+    assert len(firsts) == 4 * 1_001
+    assert tso.physical_ms_of(firsts[-1]) == NOW_MS + 1_000
+    # The clock has to catch up, and one who sets no limit is served meanwhile.
+    assert isinstance(tso.reserve(hybrid, 1, NOW_MS), tso.ReservedTicks)
+    assert isinstance(tso.reserve_near(hybrid, 65_536, NOW_MS + 1, 1_000), tso.ReservedTicks)
+
+
+def test_a_clock_far_behind_is_a_refusal_before_any_bound_is_saved() -> None:
+    hybrid = tso.HybridClock(NOW_MS, 0, NOW_MS)
+    assert tso.reserve_near(hybrid, 1, NOW_MS - 1_001, 1_000) == tso.TooFarAhead(1_001)
+    assert isinstance(tso.reserve_near(hybrid, 1, NOW_MS - 1_000, 1_000), tso.SaveFirst)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3_000, 3_000), st.sampled_from([1, 9, 65_536])), max_size=80)
+)
+def test_no_timestamp_is_further_ahead_than_allowed_whatever_the_clock_does(
+    steps: list[tuple[int, int]],
+) -> None:
+    hybrid, now_ms, newest = fresh(), NOW_MS, 0
+    for step_ms, count in steps:
+        now_ms += step_ms
+        outcome = tso.reserve_near(hybrid, count, now_ms, 1_000)
+        if isinstance(outcome, tso.SaveFirst):
+            hybrid = tso.granted(hybrid, hybrid.bound_ms, outcome.bound_ms)
+            outcome = tso.reserve_near(hybrid, count, now_ms, 1_000)
+        if isinstance(outcome, tso.ReservedTicks):
+            assert newest < outcome.first
+            newest = outcome.first + count - 1
+            assert tso.physical_ms_of(TimeTick(newest)) <= now_ms + 1_000
+            hybrid = outcome.after
+        else:
+            assert isinstance(outcome, tso.TooFarAhead)
+            assert outcome.ahead_ms > 1_000
+
+
+def test_half_a_second_and_200_ms_as_distances_of_timestamps() -> None:
+    assert tso.compose(500, 0) == 131_072_000
+    assert tso.compose(200, 0) == 52_428_800
+
+
+def test_time_that_flows_saves_the_bound_about_every_half_window() -> None:
+    hybrid, saves = fresh(), 0
+    for now_ms in range(NOW_MS, NOW_MS + 30_000, 50):  # the period of the reference's update
+        due_ms = tso.bound_due(hybrid, now_ms)
+        if due_ms is not None:
+            saves += 1
+            hybrid = tso.granted(hybrid, hybrid.bound_ms, due_ms)
+        hybrid = take(hybrid, 1, now_ms).after
+    # The first bound is saved at the start.
+    assert saves == 30_000 // (tso.WINDOW_MS // 2) - 1
+
+
+def test_a_crash_loses_at_most_a_window_and_repeats_nothing() -> None:
+    hybrid = fresh()
+    last = take(hybrid, 10, NOW_MS).first + 9
+    restarted = tso.started(hybrid.bound_ms, tso.first_bound(hybrid.bound_ms, NOW_MS))
+    first = take(restarted, 1, NOW_MS).first
+    assert last < first <= tso.compose(NOW_MS + tso.WINDOW_MS + tso.GUARD_MS, 0)
+
+
 @pytest.mark.parametrize("count", [0, -1, tso.COUNT_MAX + 1])
 def test_a_count_out_of_bounds_is_the_callers_fault(count: int) -> None:
     with pytest.raises(AssertionError):

@@ -25,7 +25,7 @@ PATH = "/root/master/ids"
 
 
 def run_ids(store: MetaStore, clock: VirtualClock | None = None) -> System:
-    root = SupervisorSpec("root", ONE_FOR_ONE, (master_tree(MasterParts(store)),))
+    root = SupervisorSpec("root", ONE_FOR_ONE, (master_tree(MasterParts(store), "/root"),))
     return System(root, clock=clock)
 
 

@@ -1,0 +1,1 @@
+"""The master of the cluster, as a program sees it: `log.master`."""

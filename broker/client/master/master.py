@@ -1,0 +1,26 @@
+"""The calls of the master: `log.master`."""
+
+from anyio.abc import TaskGroup
+
+from broker.client.cluster.service import ServiceCalls
+from broker.client.master.time_and_ids import TimeAndIds
+from broker.client.net.connection import Connection
+from schemas.generated.tidemark import v1
+
+
+class Master(TimeAndIds):
+    """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
+
+    first = await log.master.alloc_timestamp(10)  # one call
+    first = await log.master.timestamps.alloc(10)  # from a batch that is at most a second old
+    """
+
+    def __init__(self, connection: Connection, tasks: TaskGroup, *, deadline_s: float) -> None:
+        calls = ServiceCalls(connection, "tidemark.v1.Master", deadline_s=deadline_s)
+        super().__init__(calls, tasks, deadline_s=deadline_s)
+
+    async def get_dd_channel(self) -> str:
+        """The channel that carries the changes of collections and partitions, in their order."""
+        request = v1.GetDdChannelRequest()
+        answer = await self._calls.ask("GetDdChannel", request, v1.GetDdChannelResponse)
+        return answer.channel_name

@@ -1,0 +1,1 @@
+"""tidemark.v1.Master: the services of the master."""

@@ -1,0 +1,1 @@
+"""Tenants and proxies in the meta table."""

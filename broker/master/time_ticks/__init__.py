@@ -1,0 +1,1 @@
+"""The time tick producer: reports of proxies and write nodes in, one message a tick on channels."""
