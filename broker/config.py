@@ -39,6 +39,18 @@ CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
 LEVEL = "(debug|info|warning|error)"
 LEVELS = rf"^{LEVEL}(,[A-Za-z_][\w.]*={LEVEL})*$"
 
+LIVE_SETTINGS = frozenset(
+    {
+        "log_level",
+        "retention_bytes",
+        "retention_ms",
+        "hold_bytes_max",
+        "hold_s_max",
+        "connections_max",
+    }
+)
+"""Those that `tidemark config set` changes in a running cluster."""
+
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 
@@ -244,6 +256,34 @@ class Settings(BaseSettings):
         return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
 
 
+class GivenSettings(Settings):
+    """The same rules for given values alone: no environment, no file."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def changed_settings(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """The settings with these values, given as text; checked by the rules of a start.
+
+    Raises BadConfig with everything that is wrong, in one sentence.
+    """
+    try:
+        checked = GivenSettings(**{**dict(settings), **values})
+    except ValidationError as error:
+        wrong = [f"setting {_name(each)}: {_reason(each)}" for each in error.errors()]
+        raise BadConfig("; ".join(wrong)) from None
+    return settings.model_copy(update={name: getattr(checked, name) for name in values})
+
+
 def load_settings(given: Mapping[str, Any]) -> Settings:
     """Read the environment and the file, and check all of it before anything is used.
 
@@ -270,11 +310,15 @@ def _of_file(file: Path | None) -> dict[str, Any]:
 
 
 def _refusal(error: ErrorDetails, flags: Mapping[str, Any], file: str) -> str:
-    name = ".".join(str(part) for part in error["loc"])
+    name = _name(error)
     if error["type"] == "extra_forbidden":
         known = [*Settings.model_fields, CLIENT_TABLE]
         return f"{name!r} in {file} is not a setting{nearest(name, known)}"
     return f"setting {name}: {_reason(error)} ({_origin(name, flags, file)})"
+
+
+def _name(error: ErrorDetails) -> str:
+    return ".".join(str(part) for part in error["loc"])
 
 
 def _reason(error: ErrorDetails) -> str:

@@ -12,6 +12,7 @@ CATALOG = f"{ROOT}/coordinator/catalog"
 REGISTRAR = f"{ROOT}/coordinator/registrar"
 BALANCER = f"{ROOT}/coordinator/balancer"
 CONSUMPTION = f"{ROOT}/coordinator/consumption"
+SYS_CONFIG = f"{ROOT}/coordinator/sys_config"
 CUT_LOCK = f"{ROOT}/coordinator/cut_lock"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
@@ -49,6 +50,7 @@ class ActorLookup:
             members=self.proxy(MEMBERS),
             proxy_ticks=self.proxy(PROXY_TICKS),
             write_node_ticks=self.proxy(WRITE_NODE_TICKS),
+            sys_config=self.proxy(SYS_CONFIG),
         )
 
     def find(self, path: str) -> Ref[Any]:

@@ -11,12 +11,14 @@ import structlog
 from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import load_callbacks
 from broker.app.process_errors import CannotStart
+from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import metadata
 from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
 from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.leadership import Deposed, LedStore, lead
+from broker.coordinator.live_config.config_records import ConfigRecords
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import pchannel_names
@@ -24,6 +26,7 @@ from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
 from broker.model.ids import PChannelName
+from broker.model.master.live_config import StoredSettings
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaError
 
@@ -41,6 +44,8 @@ class LedCluster:
     pchannels: tuple[PChannelName, ...]
     address: str
     callbacks: Callbacks
+    settings: SettingsInForce
+    """With those that are stored; the coordinator starts with them."""
 
 
 @asynccontextmanager
@@ -55,14 +60,15 @@ async def led_cluster(
     address = with_advertised(settings, bound).advertise
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        cluster, led = await _founded(store, pchannels, streaming=settings.streaming)
-        yield LedCluster(cluster.identity, led, pchannels, address, callbacks)
+        cluster, led, stored = await _founded(store, pchannels, streaming=settings.streaming)
+        in_force = SettingsInForce(settings, stored)
+        yield LedCluster(cluster.identity, led, pchannels, address, callbacks, in_force)
 
 
 async def _founded(
     store: SqliteMetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
-) -> tuple[Cluster, LedStore]:
-    """The cluster, and its metadata store under a new leader term.
+) -> tuple[Cluster, LedStore, StoredSettings]:
+    """The cluster, its metadata store under a new leader term, and the stored settings.
 
     Waits while the store takes no writes (a full disk), as the parts above it do. Raises
     CannotStart.
@@ -83,7 +89,7 @@ async def _founded(
             # Here, not in the catalog alone: nodes look collections up by their ids, too, and an
             # actor has a deadline to start.
             await ensure_indexes(led)
-            return cluster, led
+            return cluster, led, (await ConfigRecords(led).read()).settings()
         except Refused as refused:
             raise CannotStart(refused.refusal.cause) from refused
         except (Deposed, UnreadableRecord) as error:

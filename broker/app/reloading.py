@@ -9,19 +9,11 @@ import structlog
 
 from broker.app.logs import configure_logs
 from broker.app.running_process import Broker
-from broker.config import Settings
+from broker.config import LIVE_SETTINGS, Settings
 from broker.config_file import BadConfig
 
-LIVE = (
-    "log_level",
-    "log_format",
-    "retention_bytes",
-    "retention_ms",
-    "hold_bytes_max",
-    "hold_s_max",
-    "connections_max",
-)
-"""The settings that change without a restart."""
+LIVE = LIVE_SETTINGS | {"log_format"}
+"""The settings that change without a restart of the process."""
 
 Load = Callable[[Mapping[str, str]], Settings]
 """Reads all settings; the given ones go before flags. Raises BadConfig."""
@@ -38,13 +30,13 @@ class Reloads:
         self.node = node
         self._from_parent: dict[str, str] = {}
         self._broker: Broker | None = None
-        self._to_adopt = False
+        self._logs = (settings.log_level, settings.log_format)
 
     def started(self, broker: Broker) -> None:
         """Pass on what changed during the start, and later changes when they come."""
         self._broker = broker
-        if self._to_adopt:
-            broker.adopt(self._now)
+        broker.settings.rebase(self._now)
+        broker.settings.listen(self._configure_logs)
 
     def from_parent(self, values: Mapping[str, str]) -> None:
         """Reload; these values of the parent process go before all others from now on."""
@@ -66,13 +58,19 @@ class Reloads:
         if live:
             # Only these: a setting that waits for its restart is reported again the next time.
             self._now = self._now.model_copy(update=live)
-            configure_logs(self._now.log_level, self._now.log_format, node=self.node)
-            self._to_adopt = True
-            if self._broker is not None:
-                self._broker.adopt(self._now)
+            if self._broker is None:
+                self._configure_logs(self._now)
+            else:
+                self._broker.settings.rebase(self._now)
         waiting = sorted(set(changed) - set(live))
         log.warning(
             "settings reloaded",
             changed=", ".join(f"{name}={it}" for name, it in sorted(live.items())) or "nothing",
             **({"need_a_restart": ", ".join(waiting)} if waiting else {}),
         )
+
+    def _configure_logs(self, settings: Settings) -> None:
+        wanted = (settings.log_level, settings.log_format)
+        if wanted != self._logs:
+            self._logs = wanted
+            configure_logs(*wanted, node=self.node)

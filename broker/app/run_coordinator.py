@@ -81,7 +81,7 @@ async def run_coordinator(
     running.
     """
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
-        parts = _CoordinatorParts(settings, cluster, bound)
+        parts = _CoordinatorParts(cluster.settings.now, cluster, bound)
         async with running(parts, settings, bound, cluster.store) as broker:
             yield broker
 
@@ -94,6 +94,7 @@ class _CoordinatorParts:
         self.address = cluster.address
         host, self._port = bound.getsockname()[:2]
         self._local_host = local_host(host)
+        self.settings = cluster.settings
         self._settings = settings
         self._cluster = cluster
         self._nodes = LiveNodes()
@@ -133,6 +134,7 @@ class _CoordinatorParts:
                 meters=self._figures.broadcasts,
             ),
             commits=BatchCommitParts(self._staged_txns),
+            settings=self.settings,
         )
         timing = timesync_timing(settings)
         timesync = TimesyncParts(
@@ -184,6 +186,7 @@ class _CoordinatorParts:
         """Pass them on to the nodes that this process starts: those that run, and later ones."""
         self._settings = settings
         self._hold_rule.now = hold_limits(settings)
+        # Stored settings reach nodes with their leases; these here are below them.
         self._fleet.change_settings(as_environment(self._node_settings()))
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
@@ -259,7 +262,7 @@ class _CoordinatorParts:
 
     def _node_settings(self) -> Settings:
         """The settings of the node processes that this one starts, without their IDs."""
-        settings = self._settings
+        settings = self.settings.started_with
         host, _ = split_address(settings.listen)
         return settings.model_copy(
             update={

@@ -24,6 +24,7 @@ from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness, membership_problems
 from broker.app.process_errors import CannotStart
 from broker.app.running_process import Broker, process_view, running, server_facts
+from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import metadata, segmented_wal
 from broker.config import Settings, split_address
 from broker.coordinator.assignment.founding import known_cluster
@@ -36,6 +37,7 @@ from broker.metrics.view import Sources
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.membership.cluster_join import ClusterJoin
+from broker.node.membership.leased import Leased
 from broker.node.membership.membership import Membership, Retire
 from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
@@ -126,6 +128,7 @@ class _NodeParts:
     ) -> None:
         self.lookup = ActorLookup()
         self.address = address
+        self.settings = SettingsInForce(settings)
         self._settings = settings
         self._store = store
         self._calls = calls
@@ -152,7 +155,10 @@ class _NodeParts:
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
             process_view(system, self._settings, self._damages, readiness, self._runtime),
             edge_limits(self._settings),
-            node_role(lambda: self._join.coordinator or self._settings.coordinator),
+            node_role(
+                lambda: self._join.coordinator or self._settings.coordinator,
+                self.lookup.proxy(MEMBERSHIP),
+            ),
         )
 
     async def until_ready(self, system: System) -> None:
@@ -211,8 +217,7 @@ class _NodeParts:
             return Membership(
                 self._node_id,
                 enrolment,
-                self._runtime.write_lease,
-                self._runtime.pause,
+                Leased(self._runtime.write_lease, self._runtime.pause, self.settings),
                 self._join,
                 lambda: self.lookup.find(DIRECTORY),
             )

@@ -70,7 +70,7 @@ async def run_broker(
     """
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
         paused = await consumption_paused(cluster.store)
-        parts = _BrokerParts(settings, folder, cluster, paused=paused)
+        parts = _BrokerParts(cluster.settings.now, folder, cluster, paused=paused)
         async with running(parts, settings, bound, cluster.store) as broker:
             yield broker
 
@@ -83,6 +83,7 @@ class _BrokerParts:
     ) -> None:
         self.lookup = ActorLookup()
         self.address = cluster.address
+        self.settings = cluster.settings
         self._settings = settings
         self._folder = folder
         self._cluster = cluster
@@ -112,6 +113,7 @@ class _BrokerParts:
             pause_consumption=settings.pause_consumption,
             broadcast=broadcast,
             commits=BatchCommitParts(self._staged_txns),
+            settings=self.settings,
         )
         closed = LocalClosedTicks(pchannels, lambda: self.lookup.find(DIRECTORY))
         timesync = TimesyncParts(

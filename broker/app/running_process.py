@@ -18,6 +18,7 @@ from broker.app.logs import program_version
 from broker.app.probes.http_endpoint import probes_served
 from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
+from broker.app.settings_in_force import SettingsInForce
 from broker.config import Settings
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
@@ -49,11 +50,10 @@ class Broker:
     address: str
     system: System
     edge: EdgeServer
+    settings: SettingsInForce
     http: str = ""
     listen: str = ""
     """HOST:PORT of the socket; another than `address` when something else is advertised."""
-    adopt: Callable[[Settings], None] = lambda _: None
-    """Applies the settings of `reloading.LIVE` to the running parts."""
     led: LedStore | None = None
     """The metadata store of a coordinator, as long as it leads; None for a node."""
 
@@ -88,6 +88,7 @@ class ProcessParts(Protocol):
 
     lookup: ActorLookup
     address: str
+    settings: SettingsInForce
 
     def spec(self) -> SupervisorSpec:
         """The tree of actors."""
@@ -106,7 +107,7 @@ class ProcessParts(Protocol):
         ...
 
     def adopt(self, settings: Settings) -> None:
-        """Apply the settings of `reloading.LIVE` that this role uses."""
+        """Apply those settings that change live and that this role uses."""
         ...
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
@@ -138,11 +139,11 @@ async def running(
         # the process stop.
         async with probes_served(sources, settings, readiness.reasons_against) as http:
             await edge.start_on(bound)
+            parts.settings.listen(partial(_adopt, parts, edge))
             try:
                 await parts.until_ready(system)
                 readiness.started = True
-                adopt = partial(_adopt, parts, edge)
-                yield Broker(parts.address, system, edge, http, listen, adopt, led)
+                yield Broker(parts.address, system, edge, parts.settings, http, listen, led)
             finally:
                 readiness.stopping = True
                 # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The

@@ -28,6 +28,7 @@ from broker.client.cluster.cuts import Cuts
 from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
 from broker.client.durability import Durability, level_of
+from broker.client.master.cluster_config import ClusterConfig
 from broker.client.master.master import Master
 from broker.client.message import (
     NO_PROPERTIES,
@@ -61,8 +62,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `offsets` (positions in channels), `admin` (health, channels, actors) and `master` (timestamps,
-    ids, tenants, proxies).
+    `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live settings,
+    keys of applications) and `master` (timestamps, ids, tenants, proxies).
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Client:
         self.barriers = NamedBarriers(coordinator, tasks, deadline_s=call_s)
         self.broadcast = Broadcasts(coordinator, self._targets, deadline_s=call_s)
         self.commits = BatchCommits(coordinator, deadline_s=call_s)
+        self.config = ClusterConfig(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
         self.master = Master(coordinator, tasks, deadline_s=call_s)
         # Everyday calls of the parts are methods of the client too: `log.cut(...)`.

@@ -25,11 +25,13 @@ from broker.coordinator.commit.tree import BatchCommitParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_LOCK
 from broker.coordinator.leases.registrar import ConnectNode, Registrar
+from broker.coordinator.live_config.sys_config import SysConfig
 from broker.coordinator.time.oracle import Oracle
 from broker.coordinator.time.tick_window import TickWindow
 from broker.core.cluster.balance import BalanceRules
 from broker.core.cluster.node_leases import StartupGrace
 from broker.model.ids import PChannelName
+from broker.ports.master.live_settings import LiveSettings
 from broker.ports.meta import MetaStore
 
 COORDINATOR = "coordinator"
@@ -41,6 +43,7 @@ RECONCILERS = "reconcilers"
 REGISTRAR = "registrar"
 BALANCER = "balancer"
 CONSUMPTION = "consumption"
+SYS_CONFIG = "sys_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class CoordinatorParts:
     """None: broadcasts are not served."""
     commits: BatchCommitParts | None = None
     """None: batch commits are not served."""
+    settings: LiveSettings | None = None
+    """Those of this process that change live; None: the configuration is not served."""
 
 
 def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpec:
@@ -99,6 +104,7 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             _cut_lock(parts),
             *_of_many_channels(parts, path),
             _balancer(parts, path),
+            *_sys_config(parts),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
         ),
     )
@@ -125,6 +131,19 @@ def _consumption(parts: CoordinatorParts) -> ChildSpec:
         return Consumption(parts.store, parts.nodes, from_start=parts.pause_consumption)
 
     return ChildSpec(CONSUMPTION, consumption, MailboxSpec(bound=64), patient=True)
+
+
+def _sys_config(parts: CoordinatorParts) -> tuple[ChildSpec, ...]:
+    """Before the Registrar: the first lease of a node carries the settings."""
+    settings = parts.settings
+    if settings is None:
+        return ()
+
+    def sys_config() -> SysConfig:
+        return SysConfig(parts.store, parts.nodes, settings)
+
+    mailbox = MailboxSpec(bound=256, batch_max=64)
+    return (ChildSpec(SYS_CONFIG, sys_config, mailbox, patient=True),)
 
 
 def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from grpclib.const import Handler
 
+from broker.edge.live_config.node_settings_service import NodeSettingsService
+from broker.edge.live_config.sys_config_service import SysConfigService
 from broker.edge.master.allocation_service import AllocationService
 from broker.edge.master.components_service import ComponentsService
 from broker.edge.master.members_service import MembersService
@@ -16,7 +18,7 @@ from broker.edge.milvus.handler_service import HandlerService
 from broker.edge.milvus.node_manager_service import NodeManagerService
 from broker.edge.milvus.state_service import ServerState, StateService
 from broker.edge.rpc.middleware import Middleware
-from broker.edge.rpc.proxies import Proxies
+from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.tidemark.admin_service import (
     AdminService,
     DescribeAll,
@@ -66,7 +68,7 @@ def single_process(middleware: Middleware, parts: RoleParts) -> Sequence[Service
     )
 
 
-def node(coordinator: Callable[[], str]) -> Role:
+def node(coordinator: Callable[[], str], membership: Proxy) -> Role:
     """A node; `coordinator` is the address where clients find its coordinator."""
 
     def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
@@ -76,6 +78,7 @@ def node(coordinator: Callable[[], str]) -> Role:
             CutService(middleware, proxies, everywhere=False),
             CopiesService(middleware, proxies.directory),
             CommitsRedirect(middleware, coordinator),
+            NodeSettingsService(middleware, membership),
             StateService(middleware, facts.node_id, parts.state),
             NodeAdminService(middleware, facts, proxies, parts.state, parts.view),
         )
@@ -115,6 +118,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         BroadcastsService(middleware, proxies.broadcaster),
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
         CollectionsService(middleware, proxies.catalog, proxies.row_schemas),
+        SysConfigService(middleware, proxies.sys_config),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
         BroadcastHoldsService(middleware, proxies.cut_lock, proxies.lead),

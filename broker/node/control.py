@@ -76,6 +76,10 @@ class LocalNode:
         except ActorError as error:
             raise Refused(StreamingCode.INNER, f"node {self._node_id}: {error}") from error
 
+    async def refresh_settings(self, revision: int) -> int:
+        """There is no lease: the settings of this process are those of the coordinator."""
+        return revision
+
     def release(self) -> None:
         """Nothing to release: the node is this process."""
 

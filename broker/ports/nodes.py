@@ -7,6 +7,7 @@ from typing import Protocol
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.master.live_config import StoredSettings
 from broker.model.message import Appended, NewMessage
 
 
@@ -61,6 +62,10 @@ class NodeControl(Protocol):
         """Hold back consumers that have not started to read, or let them start."""
         ...
 
+    async def refresh_settings(self, revision: int) -> int:
+        """Have the node fetch settings of this revision with its lease; the one it has then."""
+        ...
+
     def release(self) -> None:
         """Release the connection to a node that is gone. Idempotent."""
         ...
@@ -88,6 +93,7 @@ class NodeLease:
     `moving`: the node is stopping and its channels are being handed off.
     `consumption_paused`: hold back consumers that have not started to read.
     `coordinator`: HOST:PORT at which clients reach the coordinator; "" when it does not say.
+    `settings`: stored ones of another revision than the node has; None: it has the newest.
     """
 
     session: int
@@ -95,15 +101,17 @@ class NodeLease:
     moving: bool = False
     consumption_paused: bool = False
     coordinator: str = ""
+    settings: StoredSettings | None = None
 
 
 class NodeRegistration(Protocol):
     """A node's registration with the coordinator. Calls return within `deadline_s`.
 
-    All raise Refused; INNER if the coordinator cannot be reached: try again.
+    All raise Refused; INNER if the coordinator cannot be reached: try again. `settings_revision`:
+    of the stored settings in effect here; the lease carries them when there are others.
     """
 
-    async def register(self, deadline_s: float) -> NodeLease:
+    async def register(self, deadline_s: float, settings_revision: int) -> NodeLease:
         """Register this process as the node.
 
         Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
@@ -111,7 +119,9 @@ class NodeRegistration(Protocol):
         """
         ...
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
+    async def renew(
+        self, session: int, deadline_s: float, settings_revision: int, *, stopping: bool
+    ) -> NodeLease:
         """Renew the lease. Refused(IGNORED_OPERATION) if the session is over."""
         ...
 

@@ -6,6 +6,7 @@ import anyio
 
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, TimeTick
+from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeLease
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 from broker.remote.calls import Calls, Unreachable
@@ -84,17 +85,25 @@ class RemoteEnrolment:
             cluster_id=cluster_id,
         )
 
-    async def register(self, deadline_s: float) -> NodeLease:
+    async def register(self, deadline_s: float, settings_revision: int) -> NodeLease:
         """See Enrolment."""
+        self._registration.settings_revision = settings_revision
         return _lease(
             await self._calls.call(
                 SERVICE + "Register", self._registration, v1.Lease, deadline_s=deadline_s
             )
         )
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
+    async def renew(
+        self, session: int, deadline_s: float, settings_revision: int, *, stopping: bool
+    ) -> NodeLease:
         """See Enrolment."""
-        request = v1.RenewRequest(node_id=self._node, session=session, stopping=stopping)
+        request = v1.RenewRequest(
+            node_id=self._node,
+            session=session,
+            stopping=stopping,
+            settings_revision=settings_revision,
+        )
         return _lease(
             await self._calls.call(SERVICE + "Renew", request, v1.Lease, deadline_s=deadline_s)
         )
@@ -109,10 +118,12 @@ def _lease(answer: v1.Lease) -> NodeLease:
     if answer.session <= 0 or answer.lease_ms <= 0:
         cause = f"the coordinator gave session {answer.session} for {answer.lease_ms} ms"
         raise Refused(StreamingCode.INNER, cause)
+    stored = answer.settings
     return NodeLease(
         answer.session,
         answer.lease_ms / 1000,
         answer.moving,
         answer.consumption_paused,
         answer.coordinator,
+        None if stored is None else StoredSettings(stored.revision, dict(stored.values)),
     )

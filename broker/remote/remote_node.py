@@ -27,6 +27,7 @@ SERVICE = "/milvus.proto.streaming.StreamingNodeManagerService/"
 LOG = "/tidemark.v1.Log/"
 COPIES = "/tidemark.v1.Copies/"
 ADMIN = "/tidemark.v1.Admin/"
+SETTINGS = "/tidemark.v1.NodeSettings/"
 ASSIGN_S = 300.0
 """Long enough to recover a large log."""
 REMOVE_S = 30.0
@@ -125,6 +126,12 @@ class RemoteNode:
         """See NodeControl."""
         request = v1.PauseConsumptionRequest(paused=paused)
         await self._call(ADMIN + "PauseConsumption", request, v1.PauseConsumptionResponse, LOOK_S)
+
+    async def refresh_settings(self, revision: int) -> int:
+        """See NodeControl."""
+        request = v1.RefreshSettingsRequest(revision=revision)
+        answer = await self._call(SETTINGS + "Refresh", request, v1.RefreshSettingsResponse, LOOK_S)
+        return answer.revision
 
     def release(self) -> None:
         """See NodeControl."""

@@ -189,6 +189,7 @@ def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         members=Proxy(find("/root/master/members")),
         proxy_ticks=Proxy(find("/root/master/time_ticks/proxies")),
         write_node_ticks=Proxy(find("/root/master/time_ticks/write_nodes")),
+        sys_config=Proxy(find("/root/coordinator/sys_config")),
     )
 
 

@@ -1,1 +1,1 @@
-"""The master of the cluster, as a program sees it: `log.master`."""
+"""The master of the cluster, as a program sees it: `log.master`, and `log.config`."""

@@ -19,6 +19,7 @@ from broker.client.cluster.offsets import Offsets as AsyncOffsets
 from broker.client.cluster.watch import Watch as AsyncWatch
 from broker.client.connect import connect as async_connect
 from broker.client.master.cached_allocator import CachedAllocator as AsyncCachedAllocator
+from broker.client.master.cluster_config import ClusterConfig as AsyncClusterConfig
 from broker.client.master.master import Master as AsyncMaster
 from broker.client.read.row_scanner import RowScanner as AsyncRowScanner
 from broker.client.read.scanner import BatchScanner as AsyncBatchScanner
@@ -55,6 +56,7 @@ BatchScanner = _wrapper(AsyncBatchScanner, BlockingScanner)
 Broadcasts = _wrapper(AsyncBroadcasts)
 CachedAllocator = _wrapper(AsyncCachedAllocator)
 Client = _wrapper(AsyncClient, BlockingClient)
+ClusterConfig = _wrapper(AsyncClusterConfig)
 Collections = _wrapper(AsyncCollections)
 Cursor = _wrapper(AsyncCursor)
 Master = _wrapper(AsyncMaster)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
+from broker.client.master.cluster_config import ConfigChanged, ConfigReport
 from broker.client.message import Appended, Batch, Key, Kind, Message, Received
 from broker.client.net.deadlines import Deadlines
 from broker.client.read.batch_start import BatchUntil
@@ -32,6 +34,7 @@ from broker.model.channel import ChannelOffsets
 from broker.model.collection import Collection
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.master.live_config import ConfigChange, ConfigEntry
 from broker.model.named_cursor import CursorView
 
 class Admin:
@@ -257,8 +260,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `close`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `offsets` (positions in channels), `admin` (health, channels, actors) and `master` (timestamps,
-    ids, tenants, proxies)."""
+    `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live settings,
+    keys of applications) and `master` (timestamps, ids, tenants, proxies)."""
 
     collections: Collections
     offsets: Offsets
@@ -266,6 +269,7 @@ class Client:
     barriers: NamedBarriers
     broadcast: Broadcasts
     commits: BatchCommits
+    config: ClusterConfig
     admin: Admin
     master: Master
     def abort(self) -> None:
@@ -583,6 +587,44 @@ class Client:
         ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
+
+class ClusterConfig:
+    """`log.config`. Every call has a deadline and raises what `broker.client.errors` has.
+
+    A key is a path such as "app/colour", in any case; "." counts as "/", and a first "/" may stand
+    there. A key of one part is a setting of Tidemark, one of several parts is free: a value of up
+    to 64 KiB, 10,000 entries and 3 MiB in all. No release gives keys below "app/" a meaning."""
+    def apply(self, changes: Iterable[ConfigChange]) -> ConfigChanged:
+        """Apply all changes or none; the error names everything that is wrong.
+
+        OutcomeUnknown when the answer was lost and the changes expect revisions; changes without
+        are repeated until the deadline."""
+        ...
+    def delete(self, key: str, *, expected_revision: int | None = None) -> ConfigChanged:
+        """Delete one entry; a setting returns to what each process was started with."""
+        ...
+    def get(self, keys: Sequence[str]) -> list[ConfigEntry]:
+        """The entries of these keys, in this order. Raises NoSuchConfigKey when one is missing."""
+        ...
+    def get_by_prefix(self, prefix: str = "/") -> list[ConfigEntry]:
+        """The entries whose key begins with this text, by key: "/ma" finds "/master/address"."""
+        ...
+    def load(self, path: str | Path) -> ConfigChanged:
+        """Set what a YAML file, or every *.yaml of a folder, says: all of it or nothing.
+
+        Keys are lower-cased, "." and nesting become "/"; lists, and maps within lists, are stored
+        as JSON, null as "". Raises BadConfigFile, or the refusal of the server; both name the file
+        and the line."""
+        ...
+    def set(self, key: str, value: str, *, expected_revision: int | None = None) -> ConfigChanged:
+        """Set one entry; a setting is in effect in all reached processes when this returns.
+
+        `expected_revision`: the one that the entry must have, 0 for none. Raises InvalidArgument
+        for a bad key or value, SettingNeedsRestart for a setting that is not live, ConfigConflict."""
+        ...
+    def settings(self) -> ConfigReport:
+        """Every setting that may change live: its value at the start, stored, and in force."""
+        ...
 
 class Collections:
     """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""

@@ -7,6 +7,7 @@ It outlives these actors, so a restart of one is not a change of nodes.
 from collections.abc import Iterable
 
 from broker.model.ids import NodeId
+from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeControl
 
 
@@ -20,6 +21,10 @@ class LiveNodes:
         self._heard: set[NodeId] = set()
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
+        self.settings: StoredSettings | None = None
+        """Sent to nodes that have another revision; None: not read from the store yet."""
+        self.settings_revisions: dict[NodeId, int | None] = {}
+        """Of the settings that each node said it has; None: it is too old to take any."""
 
     def find(self, node_id: NodeId | None) -> NodeControl | None:
         """The node; None when it is not registered."""
@@ -60,8 +65,14 @@ class LiveNodes:
         """Whether this coordinator has heard from the node."""
         return node_id in self._heard
 
+    def has_settings(self, node_id: NodeId, revision: int | None) -> None:
+        """The node has the settings of this revision; None: it is too old to take any."""
+        if node_id in self._nodes:
+            self.settings_revisions[node_id] = revision
+
     def drop(self, node_id: NodeId) -> None:
         """Remove the node; pending calls to it end."""
+        self.settings_revisions.pop(node_id, None)
         self._heard.discard(node_id)
         self._stopping.discard(node_id)
         self._frozen.discard(node_id)

@@ -9,13 +9,17 @@ from broker.ports.nodes import NodeLease
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode(Request[NodeLease]):
-    """Register a process as a node. Refused: see `Enrolment.register`."""
+    """Register a process as a node. Refused: see `Enrolment.register`.
+
+    `settings_revision`: of the stored settings that it has; None: it takes none.
+    """
 
     node: NodeId
     address: str
     pid: int
     incarnation: str
     cluster_id: str
+    settings_revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class RenewLease(Request[NodeLease]):
     node: NodeId
     session: int
     stopping: bool
+    settings_revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

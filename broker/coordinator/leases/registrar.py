@@ -159,7 +159,7 @@ class Registrar(Actor[RegistrarMessage]):
         else:  # the same process again, because an answer was lost: it keeps its session
             self._members[admitted.node] = admitted
         self._nodes.heard(request.node)
-        envelope.reply(self._lease(self._members[request.node]))
+        envelope.reply(self._lease(self._members[request.node], request.settings_revision))
 
     async def _enter(self, newcomer: NodeMember) -> None:
         """Store session number and node in one write, before anyone hears of the node."""
@@ -189,7 +189,7 @@ class Registrar(Actor[RegistrarMessage]):
         if member.stopping and holder is not None and not holder.stopping:
             self._nodes.retire(member.node)
             self._changed()
-        envelope.reply(self._lease(member))
+        envelope.reply(self._lease(member, request.settings_revision))
 
     async def _leave(self, node: NodeId, session: int) -> None:
         member = self._members.get(node)
@@ -250,11 +250,17 @@ class Registrar(Actor[RegistrarMessage]):
 
         return self._connect(member.node, member.address, absent)
 
-    def _lease(self, member: NodeMember) -> NodeLease:
+    def _lease(self, member: NodeMember, settings_revision: int | None) -> NodeLease:
         # A stopping node waits for its channels to move, unless there is no node to move them to.
         moving = member.stopping and not self._closing and bool(self._nodes.accepting())
         paused = bool(self._nodes.consumption_paused)
-        return NodeLease(member.session, self._lease_s, moving, paused)
+        lease = NodeLease(member.session, self._lease_s, moving, paused)
+        settings = self._nodes.settings
+        self._nodes.has_settings(member.node, settings_revision)
+        # By another, not by an older one: the store may have been restored from a backup.
+        if settings is None or settings_revision in (None, settings.revision):
+            return lease
+        return replace(lease, settings=settings)
 
     def _until_s(self) -> float:
         return self._granted.until_s(self._context.clock.monotonic_s())

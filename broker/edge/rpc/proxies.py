@@ -74,6 +74,7 @@ class Proxies:
     members: Proxy
     proxy_ticks: Proxy
     write_node_ticks: Proxy
+    sys_config: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()

@@ -14,6 +14,7 @@ from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeLease
 from broker.timesync.messages import AllowRemovals, FindHolds
 from schemas.generated.tidemark import v1
@@ -63,13 +64,19 @@ class ClusterService:
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise invalid_argument(f"node {node}: address {request.address!r} is not HOST:PORT")
         message = RegisterNode(
-            node, request.address, request.pid, request.incarnation, request.cluster_id
+            node,
+            request.address,
+            request.pid,
+            request.incarnation,
+            request.cluster_id,
+            request.settings_revision,
         )
         return self._encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def renew(self, request: v1.RenewRequest) -> v1.Lease:
         """Renew a lease; see `RenewLease`."""
-        message = RenewLease(_node(request.node_id), request.session, request.stopping)
+        node, revision = _node(request.node_id), request.settings_revision
+        message = RenewLease(node, request.session, request.stopping, revision)
         return self._encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 
     async def leave(self, request: v1.LeaveRequest) -> v1.LeaveResponse:
@@ -127,7 +134,14 @@ class ClusterService:
             moving=lease.moving,
             consumption_paused=lease.consumption_paused,
             coordinator=self._proxies.address,
+            settings=_settings(lease.settings),
         )
+
+
+def _settings(stored: StoredSettings | None) -> v1.StoredSettings | None:
+    if stored is None:
+        return None
+    return v1.StoredSettings(revision=stored.revision, values=dict(stored.values))
 
 
 def _node(number: int) -> NodeId:

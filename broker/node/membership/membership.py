@@ -15,8 +15,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.directory_messages import CloseAllChannels, DirectoryMessage
 from broker.node.membership.cluster_join import ClusterJoin
-from broker.node.state.pause import ConsumptionPause
-from broker.node.state.write_lease import WriteLease
+from broker.node.membership.leased import Leased
 from broker.ports.nodes import NodeLease, NodeRegistration
 
 RENEWALS_PER_LEASE = 5
@@ -43,7 +42,14 @@ class Retire(Request[bool]):
     """Take no more channels; True when the coordinator is handing off those served now."""
 
 
-MembershipMessage = SendHeartbeat | Retire
+@dataclass(frozen=True, slots=True)
+class RefreshSettings(Request[int]):
+    """Renew the lease now, for settings of this revision; the revision in effect then."""
+
+    revision: int
+
+
+MembershipMessage = SendHeartbeat | Retire | RefreshSettings
 
 
 class Membership(Actor[MembershipMessage]):
@@ -55,15 +61,15 @@ class Membership(Actor[MembershipMessage]):
         self,
         node: NodeId,
         enrolment: NodeRegistration,
-        write_lease: WriteLease,
-        pause: ConsumptionPause,
+        leased: Leased,
         join: ClusterJoin,
         directory: Callable[[], Ref[DirectoryMessage]],
     ) -> None:
         self._node = node
         self._enrolment = enrolment
-        self._write_lease = write_lease
-        self._pause = pause
+        self._write_lease = leased.write_lease
+        self._pause = leased.pause
+        self._settings = leased.settings
         self._join = join
         self._directory = directory
         self._lease: NodeLease | None = None
@@ -86,6 +92,8 @@ class Membership(Actor[MembershipMessage]):
                     # Not with the next heartbeat: the channels should start to move now.
                     await self._renew()
                     envelope.reply(self._lease is not None and self._lease.moving)
+                case RefreshSettings(revision):
+                    envelope.reply(await self._refresh(revision))
                 case SendHeartbeat():
                     await self._renew()
                     self._context.after(self._delay_s(), SendHeartbeat())
@@ -123,11 +131,16 @@ class Membership(Actor[MembershipMessage]):
         except Refused as error:
             self._refused(error.refusal)
 
+    async def _refresh(self, revision: int) -> int:
+        if self._settings.revision != revision:
+            await self._renew()
+        return self._settings.revision
+
     async def _ask(self) -> NodeLease:
         if self._lease is None:
-            return await self._enrolment.register(FIRST_CALL_S)
+            return await self._enrolment.register(FIRST_CALL_S, self._settings.revision)
         return await self._enrolment.renew(
-            self._lease.session, self._call_s(), stopping=self._stopping
+            self._lease.session, self._call_s(), self._settings.revision, stopping=self._stopping
         )
 
     def _granted(self, lease: NodeLease, asked_s: float) -> None:
@@ -141,6 +154,8 @@ class Membership(Actor[MembershipMessage]):
         # write lease here always ends before it may assign the channels to another node.
         self._write_lease.until(asked_s + lease.lease_s * LEASE_SHARE, lease.session)
         self._pause.on = lease.consumption_paused
+        if lease.settings is not None:
+            self._settings.adopt(lease.settings)
         self._join.joined(lease.coordinator)
 
     def _refused(self, refusal: Refusal) -> None:

@@ -91,6 +91,7 @@ class FakeNode:
     released: bool = False
     lag_ms: int = 0
     paused: bool = False
+    refreshed: list[int] = field(default_factory=list)
     news: AssignerNotifier | None = None
 
     async def assign(self, channel: PChannel) -> None:
@@ -139,6 +140,13 @@ class FakeNode:
     async def pause_consumption(self, *, paused: bool) -> None:
         self._check_up()
         self.paused = paused
+
+    async def refresh_settings(self, revision: int) -> int:
+        self._check_up()
+        if self.silent:
+            await anyio.sleep_forever()
+        self.refreshed.append(revision)
+        return revision
 
     def release(self) -> None:
         self.released = True

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from broker.cli.main import app
 from broker.client import connect

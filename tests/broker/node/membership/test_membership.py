@@ -1,17 +1,22 @@
 """The node's side of its lease: when it may write, and what it does when the lease ends."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors import ChildSpec, System
 from actors.testing import run_seeded
+from broker.app.settings_in_force import SettingsInForce
+from broker.config import Settings
 from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.master.live_config import StoredSettings
 from broker.model.message import Appended
 from broker.node.membership.cluster_join import IN_USE_LEASES, ClusterJoin
+from broker.node.membership.leased import Leased
 from broker.node.membership.membership import (
     LEASE_SHARE,
     RETRIES_PER_LEASE,
     RETRY_S_MAX,
     Membership,
+    RefreshSettings,
     Retire,
 )
 from broker.node.state.write_lease import WriteLease
@@ -34,24 +39,34 @@ class EnrolmentFake:
     left: list[int] = field(default_factory=list)
     stopping: bool = False
     paused: bool = False
+    settings: StoredSettings = StoredSettings()
 
-    async def register(self, deadline_s: float) -> NodeLease:
+    async def register(self, deadline_s: float, settings_revision: int) -> NodeLease:
         self._answer()
         self.session += 1
         self.forgotten = False
-        return NodeLease(self.session, LEASE_S, consumption_paused=self.paused)
+        lease = NodeLease(self.session, LEASE_S, consumption_paused=self.paused)
+        return self._with_settings(lease, settings_revision)
 
-    async def renew(self, session: int, deadline_s: float, *, stopping: bool) -> NodeLease:
+    async def renew(
+        self, session: int, deadline_s: float, settings_revision: int, *, stopping: bool
+    ) -> NodeLease:
         self._answer()
         if self.forgotten or session != self.session:
             raise Refused(StreamingCode.IGNORED_OPERATION, "the session is over")
         self.renewals += 1
         self.stopping = stopping
-        return NodeLease(session, LEASE_S, stopping, self.paused)
+        return self._with_settings(
+            NodeLease(session, LEASE_S, stopping, self.paused), settings_revision
+        )
 
     async def leave(self, session: int, deadline_s: float) -> None:
         self._answer()
         self.left.append(session)
+
+    def _with_settings(self, lease: NodeLease, known: int) -> NodeLease:
+        newer = known != self.settings.revision
+        return replace(lease, settings=self.settings) if newer else lease
 
     def _answer(self) -> None:
         if self.refusal is not None:
@@ -66,6 +81,7 @@ class Member:
     world: World
     enrolment: EnrolmentFake
     join: ClusterJoin
+    settings: SettingsInForce
 
     @property
     def write_lease(self) -> WriteLease:
@@ -77,19 +93,19 @@ class Member:
 
 async def join(world: World, enrolment: EnrolmentFake | None = None) -> Member:
     enrolment, join = enrolment or EnrolmentFake(), ClusterJoin(LEASE_S, WAIT_S)
+    settings = SettingsInForce(Settings())
     spec = ChildSpec(
         "membership",
         lambda: Membership(
             NODE,
             enrolment,
-            world.node.write_lease,
-            world.node.pause,
+            Leased(world.node.write_lease, world.node.pause, settings),
             join,
             lambda: find(world.system),
         ),
     )
     await world.system.start_child("/root", spec)
-    return Member(world, enrolment, join)
+    return Member(world, enrolment, join, settings)
 
 
 def find(system: System):  # type: ignore[no-untyped-def]
@@ -259,3 +275,27 @@ def test_the_pause_of_consumption_comes_with_every_lease() -> None:
             assert not world.node.pause.on
 
     run_seeded(9, scenario)
+
+
+def test_settings_come_with_a_lease_and_are_applied_when_a_refresh_is_answered() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            enrolment = EnrolmentFake(settings=StoredSettings(7, {"retention_ms": "5"}))
+            member = await join(world, enrolment)
+            assert await member.join.wait() is None
+            assert (member.settings.revision, member.settings.now.retention_ms) == (7, 5)
+            enrolment.settings = StoredSettings(9, {"retention_bytes": "6"})
+            renewals = enrolment.renewals
+            at = await world.system.find(MEMBERSHIP).ask(RefreshSettings(9), deadline_s=1.0)
+            now = member.settings.now
+            assert (at, now.retention_ms, now.retention_bytes) == (9, 0, 6)
+            assert enrolment.renewals == renewals + 1
+            # The same again: nothing is renewed for it.
+            await world.system.find(MEMBERSHIP).ask(RefreshSettings(9), deadline_s=1.0)
+            assert enrolment.renewals == renewals + 1
+            # A coordinator that cannot be reached: the answer is what holds.
+            enrolment.refusal = AWAY
+            at = await world.system.find(MEMBERSHIP).ask(RefreshSettings(11), deadline_s=1.0)
+            assert (at, member.settings.now.retention_bytes) == (9, 6)
+
+    run_seeded(51, scenario)

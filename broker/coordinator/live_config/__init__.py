@@ -1,0 +1,1 @@
+"""The configuration of the cluster: its records, and the actor that changes them."""

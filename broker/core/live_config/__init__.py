@@ -1,0 +1,1 @@
+"""The rules of the cluster's configuration: keys, order of answers, changes."""

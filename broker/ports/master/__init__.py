@@ -1,0 +1,1 @@
+"""What the master of the cluster needs from the process it runs in."""
