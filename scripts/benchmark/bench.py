@@ -6,7 +6,6 @@ figures are of the server alone; rates include the client.
 """
 
 import argparse
-import json
 import os
 import platform
 import signal
@@ -35,10 +34,11 @@ from benchmark.results.figures import (
     BadResults,
     Series,
     as_json,
+    written,
 )
 from benchmark.results.goals import GOALS
 from benchmark.results.questions import QUESTIONS
-from benchmark.results.saved import loaded
+from benchmark.results.saved import loaded, told_of
 from benchmark.servers import running
 from benchmark.subjects import Amount, Subject, everything
 
@@ -86,7 +86,8 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
         subjects = chosen(list(everything(Path(name), servers, amount)), options.only)
         if not subjects:
             told = "|".join(options.only)
-            sys.exit(f"no subject has {told!r} in its name or kind; try --only append")
+            kinds = ", ".join(sorted({it.kind for it in QUESTIONS if it.kind}))
+            sys.exit(f"no subject has {told!r} in its name or kind; the kinds are: {kinds}")
         stops: list[int] = []
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda number, _frame: stops.append(number))
@@ -103,13 +104,14 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
             _tell(console, number, subject.series)
         missing = dict(servers.missing)
     field_of = [it.series for it in subjects]
-    made = as_json(field_of, _about(amount, missing))
-    (options.out / "bench.json").write_text(json.dumps(made, indent=1) + "\n")
+    about = _about(amount, missing)
+    made = as_json(field_of, about)
+    (options.out / "bench.json").write_text(written(made))
     for table in report.tables(field_of, missing):
         console.print(table)
         console.print()
     console.print(report.LEGEND, style="dim", highlight=False)
-    picture.draw(field_of, options.out / "bench.png")
+    picture.draw(field_of, options.out / "bench.png", told_of(about))
     console.print(f"bench.png and bench.json are in {options.out.resolve()}")
     return field_of
 
@@ -156,7 +158,8 @@ def _measure(subject: Subject, missing: dict[str, str]) -> None:
         ours = subject.server is None or subject.server.name == "Tidemark"
         if ours and not isinstance(error, Behind):
             raise
-        missing[name] = f"{type(error).__name__}: {error}"
+        told = "" if isinstance(error, Behind) else f"{type(error).__name__}: "
+        missing[name] = f"{told}{error}"
 
 
 def _tell(console: Console, number: int, series: Series) -> None:

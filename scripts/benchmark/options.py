@@ -32,6 +32,8 @@ def parsed(arguments: Sequence[str], about: str) -> argparse.Namespace:
         parser.error(f"--messages must be at least {MESSAGES_MIN:,}, not {options.messages:,}")
     if not 0 < options.seconds <= 60:
         parser.error(f"--seconds must be above 0 and at most 60, not {options.seconds:g}")
+    if options.out.exists() and not options.out.is_dir():
+        parser.error(f"--out must name a folder; {options.out} is a file")
     choices = options.quick or options.more or options.only
     if len(options.compare) == 2 and choices:
         parser.error("--compare OLD.json NEW.json measures nothing: leave the other options out")

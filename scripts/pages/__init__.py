@@ -13,6 +13,7 @@ from pages.declared import (
     spark_sink_options,
 )
 from pages.metrics import metrics
+from pages.speed import speed, speed_goals, speed_runs
 from pages.states import state_tables
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
@@ -24,5 +25,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "spark-options": spark_options,
     "spark-sink-options": spark_sink_options,
+    "speed": speed,
+    "speed-goals": speed_goals,
+    "speed-runs": speed_runs,
     "state-tables": state_tables,
 }

@@ -17,6 +17,7 @@ from benchmark.results.figures import (
     ratio,
     ratios,
     spread,
+    written,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,7 +91,9 @@ def test_what_a_server_used_is_told_for_each_message() -> None:
 
 
 def test_what_was_measured_is_the_same_after_writing_and_reading_it() -> None:
-    made = json.loads(json.dumps(as_json([series("a", 500, 800), Series("b", "read")], {"at": 2})))
+    text = written(as_json([series("a", 500, 800), Series("b", "read")], {"at": 2}))
+    assert len(text.splitlines()) == 7, "a line for each subject"
+    made = json.loads(text)
     assert made["at"] == 2
     (first, second) = made["subjects"]
     assert first["medians"][RATE] == 650

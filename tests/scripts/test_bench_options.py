@@ -27,6 +27,7 @@ BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
         (["--reopen", "1Gb"], "'1Gb' is not a size such as 64MiB or 1GiB"),
         (["--reopen", "0"], "'0' is not a size such as 64MiB or 1GiB"),
         (["--reopen", "1GiB", "--only", "append"], "--reopen is a measurement of its own"),
+        (["--out", __file__], f"--out must name a folder; {__file__} is a file"),
         (["--only", "|"], "--only needs at least one word, not '|'"),
         (["--round", "5"], "unrecognized arguments: --round"),
     ],

@@ -4,6 +4,7 @@ Single figures on two shared cores are noisy, so two subjects are compared in ea
 median of these ratios is reported.
 """
 
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,6 +114,26 @@ def find(field_of: Iterable[Series], name: str) -> Series | None:
 def as_json(field_of: Sequence[Series], about: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was measured, for the JSON file."""
     return {**about, "subjects": [_subject(it) for it in field_of]}
+
+
+def written(made: Mapping[str, Any]) -> str:
+    """The text of the JSON file: a line a subject, numbers of six digits."""
+    lines = [f'"{key}": {json.dumps(it)}' for key, it in made.items() if key != "subjects"]
+    subjects = [json.dumps(_rounded(it)) for it in made["subjects"]]
+    listed = ",\n".join(subjects)
+    return "{\n" + ",\n".join([*lines, f'"subjects": [\n{listed}\n]']) + "\n}\n"
+
+
+def _rounded(it: Any) -> Any:
+    match it:
+        case dict():
+            return {key: _rounded(value) for key, value in it.items()}
+        case list():
+            return [_rounded(value) for value in it]
+        case float():
+            return float(f"{it:.6g}")
+        case _:
+            return it
 
 
 def from_json(made: Any) -> list[Series]:

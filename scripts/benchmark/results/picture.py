@@ -4,6 +4,7 @@ Bars start at 1, the subject that the others of the panel are compared with: on 
 the right is as far for "twice" as one to the left for "half". Dots are the rounds.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,24 +21,31 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 OURS, THEIRS, DISK, DOTS = "#2a6f97", "#adb5bd", "#d9b26f", "#343a40"
-BAR_INCHES, PANEL_INCHES, HEAD_INCHES = 0.26, 0.85, 0.55
+BAR_INCHES, PANEL_INCHES, HEAD_INCHES, FOOT_INCHES = 0.26, 0.85, 0.8, 0.1
 COLUMNS_FROM = 6
 """More panels than that stand in two columns."""
 TEXT, SMALL = 8, 7
 LATER = {
     "after answer": " *", "every second": " **", "every 2 min": " **", "by the system": " **",
 }  # fmt: skip
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+TICKS = (
+    0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000,
+)  # fmt: skip
+CROWDED_FROM = 2_000
+"""Where the largest value is that many times the smallest, only powers of ten are labelled."""
 
 
-def draw(field_of: Sequence[Series], path: Path) -> None:
-    """Draw a panel for each question of which something was measured."""
+def draw(field_of: Sequence[Series], path: Path, about: str) -> None:
+    """Draw a panel for each question of which something was measured.
+
+    `about` stands below the title: what run this was, on which machine.
+    """
     panels = list(asked(field_of))
     if not panels:
         return
     columns = _columns(panels)
     heights = [sum([_height(found) for _, found in column]) for column in columns]
-    figure = pyplot.figure(figsize=(8.5 * len(columns), max(heights) + HEAD_INCHES))
+    figure = pyplot.figure(figsize=(8.5 * len(columns), max(heights) + HEAD_INCHES + FOOT_INCHES))
     for at, column in enumerate(columns):
         _column(figure, column, (at, len(columns)), max(heights))
     top = figure.get_figheight()
@@ -45,8 +53,9 @@ def draw(field_of: Sequence[Series], path: Path) -> None:
         "Tidemark beside other logs: medians of the rounds of one run, messages of 1 KiB",
         x=0.01, y=1 - 0.12 / top, ha="left", va="top", fontsize=13, weight="bold",
     )  # fmt: skip
+    figure.text(0.01, 1 - 0.4 / top, about, va="top", fontsize=TEXT, color=DOTS)
     figure.legend(
-        handles=_legend(), loc="upper left", bbox_to_anchor=(0.003, 1 - 0.38 / top), ncols=6,
+        handles=_legend(), loc="upper left", bbox_to_anchor=(0.003, 1 - 0.56 / top), ncols=6,
         fontsize=TEXT, frameon=False,
     )  # fmt: skip
     figure.savefig(path, dpi=110)
@@ -60,12 +69,8 @@ def _columns(panels: Sequence[Panel]) -> list[Sequence[Panel]]:
     """One column, or two of about the same height."""
     if len(panels) < COLUMNS_FROM:
         return [panels]
-    whole = sum([_height(found) for _, found in panels])
-    used, at = 0.0, 0
-    while used < whole / 2:
-        used += _height(panels[at][1])
-        at += 1
-    return [panels[:at], panels[at:]]
+    splits = [[panels[:at], panels[at:]] for at in range(1, len(panels))]
+    return min(splits, key=lambda both: max([sum([_height(it[1]) for it in one]) for one in both]))
 
 
 def _height(found: Sequence[Series]) -> float:
@@ -74,8 +79,8 @@ def _height(found: Sequence[Series]) -> float:
 
 def _column(figure: Any, panels: Sequence[Panel], place: tuple[int, int], height: float) -> None:
     at, count = place
-    whole = height + HEAD_INCHES
-    top = height
+    whole = height + HEAD_INCHES + FOOT_INCHES
+    top = height + FOOT_INCHES
     for question, found in panels:
         inner = BAR_INCHES * len(found)
         bottom = top - PANEL_INCHES * 0.55 - inner
@@ -113,6 +118,9 @@ def _panel(axes: Any, question: Question, found: Sequence[Series]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if reference:
         _log_axis(axes, question, found, reference)
+    else:
+        axes.locator_params(axis="x", nbins=6)
+        axes.xaxis.set_major_formatter("{x:,.10g}")
 
 
 def _bar(axes: Any, at: int, length: float, colour: str, *, start: float) -> None:
@@ -124,7 +132,12 @@ def _log_axis(axes: Any, question: Question, found: Sequence[Series], reference:
     low, high = min([0.5, *values]), max([2.0, *values])
     axes.set_xscale("log")
     axes.set_xlim(low / 1.25, high * 1.25)
-    ticks = [it for it in TICKS if low / 1.25 <= it <= high * 1.25]
+    crowded = high / low > CROWDED_FROM
+    ticks = [
+        it
+        for it in TICKS
+        if low / 1.25 <= it <= high * 1.25 and (not crowded or math.log10(it).is_integer())
+    ]
     axes.set_xticks(ticks, [f"{it:g}x" for it in ticks])
     axes.xaxis.set_minor_formatter("")
     axes.grid(axis="x", color="#e9ecef", zorder=0)
@@ -143,14 +156,19 @@ def _legend() -> list[Any]:
             [],
             [],
             ls="",
-            label="** synced each second (Redis), in two minutes (NATS), or by the system",
+            label="** synced each second (Redis), in two minutes (NATS), or never asked for "
+            "(Kafka, RabbitMQ)",
         ),
     ]
 
 
 def _number(value: float | None) -> str:
+    """Short, because it stands beside a bar: two or three digits."""
     if value is None:
         return "-"
+    for above, unit in ((1e6, "M"), (1e4, "k")):
+        if value >= above:
+            return f"{value / (1e6 if unit == 'M' else 1e3):.3g}{unit}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 

@@ -67,12 +67,12 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
     for it in found:
         values, beside_it = it.values(question.key), ratios(it, reference, question.key)
         row = [_middle(beside_it), "" if it is reference else _spread(beside_it)]
-        row += [_number(it.median(question.key)), _spread(values)]
-        row += [_number(it.median(P99))] * paced
+        row += [number(it.median(question.key)), _spread(values)]
+        row += [number(it.median(P99))] * paced
         row += [_text(it.median(CPU), ",.1f"), _text(_megabytes(it), ",.0f")] * has_cpu
         row += [_text(it.median(WAKES), ",.0f")] * has_wakes
         table.add_row(it.name, *row, *[SYNCED.get(it.sync, it.sync)] * has_sync)
-        age = [_number(it.median(key)) for key in AGES]
+        age = [number(it.median(key)) for key in AGES]
         if any(age):
             table.add_row("  age of the closed tick", "", "", age[0], "", age[1])
     return table
@@ -106,8 +106,8 @@ def goal_row(goal: Goal, found: Sequence[float]) -> tuple[str, ...]:
     low, high = min(found), max(found)
     verdict = "met" if goal.met(found) else "NOT MET"
     return (
-        goal.row, limit, f"{_number(statistics.median(found))}{unit}",
-        f"{_number(low)}-{_number(high)}", verdict,
+        goal.row, limit, f"{number(statistics.median(found))}{unit}",
+        f"{number(low)}-{number(high)}", verdict,
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def _megabytes(it: Series) -> float | None:
 
 
 def _middle(values: Sequence[float]) -> str:
-    return _number(statistics.median(values)) if values else ""
+    return number(statistics.median(values)) if values else ""
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -150,7 +150,7 @@ def _spread(values: Sequence[float]) -> str:
     return "" if found is None else f"{found:.0%}"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits that matter, without a fraction from a hundred on."""
     if value is None:
         return ""
