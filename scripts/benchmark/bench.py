@@ -38,7 +38,7 @@ from benchmark.results.figures import (
 )
 from benchmark.results.goals import GOALS
 from benchmark.results.questions import QUESTIONS
-from benchmark.results.saved import loaded, told_of
+from benchmark.results.saved import loaded_with_about, told_of
 from benchmark.servers import running
 from benchmark.subjects import Amount, Subject, everything
 
@@ -55,6 +55,8 @@ PACKAGES = (
 )
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5, idle_seconds=2.0)
 IDLE_SECONDS = 10.0
+Run = tuple[list[Series], Mapping[str, Any]]
+"""What was measured, and when, on what and how much."""
 TOLD = {
     P50: "p50 %.2f ms", P99: "p99 %.2f ms", IDLE: "CPU %.2f %%", WAKES: "%.0f wake-ups/s",
     TICK: "%.1f µs a tick", RESIDENT: "%.0f MB",
@@ -66,14 +68,18 @@ def main() -> int:
     options = parsed(sys.argv[1:], "")
     console = report.console()
     try:
-        old, *measured = [loaded(path) for path in options.compare] or [[]]
+        files = [loaded_with_about(path) for path in options.compare]
     except BadResults as bad:
         sys.exit(str(bad))
-    new = measured[0] if measured else _measured(options, console)
-    return _compared(old, new, console) if options.compare else 0
+    try:
+        new = files[1] if len(files) > 1 else _measured(options, console)
+    except KeyboardInterrupt:
+        print("interrupted before anything was measured", file=sys.stderr)
+        return 130
+    return _compared(files[0], new, console) if files else 0
 
 
-def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
+def _measured(options: argparse.Namespace, console: Console) -> Run:
     """Run all rounds, print the results and write them."""
     amount = Amount(options.rounds, options.messages, options.seconds, IDLE_SECONDS)
     amount = QUICK if options.quick else amount
@@ -113,14 +119,20 @@ def _measured(options: argparse.Namespace, console: Console) -> list[Series]:
     console.print(report.LEGEND, style="dim", highlight=False)
     picture.draw(field_of, options.out / "bench.png", told_of(about))
     console.print(f"bench.png and bench.json are in {options.out.resolve()}")
-    return field_of
+    return field_of, about
 
 
-def _compared(old: Sequence[Series], new: Sequence[Series], console: Console) -> int:
+def _compared(old_run: Run, new_run: Run, console: Console) -> int:
     """Print what changed; 1 when something of ours is worse by more than 5 % beyond the spread."""
+    (old, old_about), (new, new_about) = old_run, new_run
     found = list(compare.changes(old, new))
-    console.print(compare.table(found))
-    for line in compare.summary(found, compare.lost(old, new)):
+    if any(it.verdict != compare.SAME for it in found):
+        console.print(compare.table(found))
+    told = [
+        *compare.summary(found, compare.lost(old, new)),
+        *compare.unlike(old_about, new_about),
+    ]
+    for line in told:
         console.print(line, highlight=False)
     return int(any(it.fails for it in found))
 

@@ -14,6 +14,7 @@ from benchmark.results.compare import (
     lost,
     summary,
     table,
+    unlike,
 )
 from benchmark.results.figures import CPU, P50, RATE, Round, Series
 from hypothesis import given
@@ -108,3 +109,26 @@ def test_the_table_fits_into_a_hundred_columns_and_shouts_what_fails() -> None:
     row = next(it for it in out.getvalue().splitlines() if names.some_txns(100) in it)
     expected = ["rate/s", "0.50", "0.50", "2.0M", "0%", "1.0M", "0%", "WORSE"]
     assert row.removeprefix(names.some_txns(100)).split() == expected
+    assert names.REDIS_APPEND not in out.getvalue(), "what is the same is counted, not listed"
+
+
+def test_a_change_of_a_baseline_is_listed_after_ours_and_counted() -> None:
+    old = [rates(names.REDIS_APPEND, 100, 110), rates(OURS, 200, 220)]
+    new = [rates(names.REDIS_APPEND, 200, 220), rates(OURS, 100, 110)]
+    found = list(changes(old, new))
+    out = io.StringIO()
+    Console(file=out, width=100).print(table(found))
+    assert out.getvalue().index(OURS) < out.getvalue().index(names.REDIS_APPEND)
+    assert "1 figures of other servers changed" in "\n".join(summary(found, []))
+
+
+def test_runs_that_measured_something_else_are_told_apart() -> None:
+    old = {"messages": 60_000, "rounds": 5, "machine": {"cpus": 2}}
+    assert list(unlike(old, {**old, "rounds": 3})) == [], "fewer rounds have a spread, too"
+    assert list(unlike(old, {})) == []
+    assert list(unlike({"messages": 1, "machine": None}, {"messages": 1})) == []
+    told = list(unlike(old, {"messages": 8_000, "machine": {"cpus": 16}}))
+    assert told == [
+        "not measured alike: messages of a round 60000 in the old run, 8000 in the new",
+        "not measured alike: CPUs 2 in the old run, 16 in the new",
+    ]

@@ -7,11 +7,13 @@ the first, a change of Redis only in the second. Figures of other servers are ne
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from benchmark import names
 from benchmark.results.figures import (
@@ -30,6 +32,13 @@ from benchmark.results.figures import (
 )
 
 MARGIN = 0.05
+MEASURED_ALIKE = (
+    ("messages of a round", "messages"),
+    ("seconds at a rate", "seconds_at_a_rate"),
+    ("CPUs", "machine", "cpus"),
+    ("Python", "machine", "python"),
+)
+BESIDE = "÷Redis: new/old of both as multiples of Redis in the same round; ±: half the range"
 ROUNDS_MIN = 2
 BETTER, WORSE, SAME, TOO_FEW = "better", "worse", "same", "?"
 FIGURES = {
@@ -111,11 +120,14 @@ def lost(old: Sequence[Series], new: Sequence[Series]) -> list[str]:
 
 
 def table(found: Sequence[Change]) -> Table:
-    """The changes, at most 100 columns wide; a subject's name stands at its first figure."""
+    """What is not the same, ours first, at most 100 columns wide.
+
+    A subject's name stands at its first figure.
+    """
     made = Table(
-        title="Changes since the old run",
+        title=Text.assemble(("Changes since the old run", "bold"), "\n", BESIDE),
         title_justify="left",
-        title_style="bold",
+        title_style="",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
@@ -127,7 +139,7 @@ def table(found: Sequence[Change]) -> Table:
         made.add_column(heading, justify="right", no_wrap=True)
     made.add_column("", no_wrap=True)
     last = ""
-    for it in found:
+    for it in sorted([it for it in found if it.verdict != SAME], key=lambda it: not it.ours):
         beside = it.factor_beside
         made.add_row(
             it.name if it.name != last else "",
@@ -155,10 +167,29 @@ def summary(found: Sequence[Change], lost_names: Sequence[str]) -> Iterator[str]
     told = ", ".join([f"{count} {word}" for word, count in counted.items()])
     margin = f"{MARGIN * 100:.0f} %"
     yield f"{told}; {failed} worse by more than {margin} beyond the spread of both runs"
+    others = [it.verdict for it in found if not it.ours]
+    if changed := len(others) - others.count(SAME) - others.count(TOO_FEW):
+        yield f"{changed} figures of other servers changed, which is never a failure"
     if any(it.verdict == TOO_FEW for it in ours):
         yield f"?: judged only when both runs have {ROUNDS_MIN} rounds of it; take --rounds 5"
     if lost_names:
         yield f"only in the old run: {', '.join(lost_names)}"
+
+
+def unlike(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """In what the two runs differ, so that their figures do, too."""
+    for told, *path in MEASURED_ALIKE:
+        values = [_at(about, path) for about in (old, new)]
+        if None not in values and values[0] != values[1]:
+            old_value, new_value = values
+            yield f"not measured alike: {told} {old_value} in the old run, {new_value} in the new"
+
+
+def _at(about: Mapping[str, Any], path: Sequence[str]) -> Any:
+    found: Any = about
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def yardstick(it: Series) -> str:
