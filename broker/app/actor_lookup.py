@@ -26,6 +26,8 @@ IDS = f"{ROOT}/master/ids"
 MEMBERS = f"{ROOT}/master/members"
 PROXY_TICKS = f"{ROOT}/master/time_ticks/proxies"
 WRITE_NODE_TICKS = f"{ROOT}/master/time_ticks/write_nodes"
+SEGMENT_READER = f"{ROOT}/master/segment_reader"
+SEGMENTS = f"{ROOT}/master/segments"
 
 
 class ActorLookup:
@@ -51,6 +53,8 @@ class ActorLookup:
             proxy_ticks=self.proxy(PROXY_TICKS),
             write_node_ticks=self.proxy(WRITE_NODE_TICKS),
             sys_config=self.proxy(SYS_CONFIG),
+            segment_reader=self.proxy(SEGMENT_READER),
+            segments=self.proxy(SEGMENTS),
         )
 
     def find(self, path: str) -> Ref[Any]:

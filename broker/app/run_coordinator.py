@@ -22,6 +22,7 @@ from broker.app.limits_from_settings import (
     hold_limits,
     timesync_timing,
 )
+from broker.app.master_wiring import master_parts
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
@@ -35,7 +36,6 @@ from broker.app.running_process import (
 )
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.codec.tick_messages import NodeTickAppends
 from broker.config import Settings, as_environment, joined_address, split_address
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
@@ -51,7 +51,7 @@ from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
-from broker.master.tree import MasterParts, master_tree
+from broker.master.tree import master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
@@ -147,7 +147,7 @@ class _CoordinatorParts:
             self._hold_rule,
             self._figures.held,
         )
-        master = MasterParts(cluster.store, cluster.pchannels, NodeTickAppends(self._owners))
+        master = master_parts(cluster, self.lookup, self._owners, self._offsets.describe)
         children = (
             coordinator_tree(parts, ROOT),
             timesync_tree(timesync, ROOT),

@@ -16,6 +16,7 @@ from broker.app.limits_from_settings import (
     retention,
     timesync_timing,
 )
+from broker.app.master_wiring import master_parts
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
@@ -30,9 +31,9 @@ from broker.app.running_process import (
 from broker.app.storage import segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.codec.tick_messages import NodeTickAppends
 from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
+from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.broadcast.tree import BroadcastParts
@@ -42,7 +43,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
 from broker.edge.server import EdgeServer
-from broker.master.tree import MasterParts, master_tree
+from broker.master.tree import master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode
 from broker.model.ids import NodeId, PChannelName
@@ -126,7 +127,8 @@ class _BrokerParts:
             self._hold_rule,
             self._figures.held,
         )
-        master = MasterParts(store, pchannels, NodeTickAppends(self._owners))
+        offsets = ClusterOffsets(LiveNodes([self._node()]), pchannels)
+        master = master_parts(self._cluster, self.lookup, self._owners, offsets.describe)
         children = (
             coordinator_tree(coordinator, ROOT),
             node_spec(self._runtime),

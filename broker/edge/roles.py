@@ -11,6 +11,7 @@ from broker.edge.live_config.sys_config_service import SysConfigService
 from broker.edge.master.allocation_service import AllocationService
 from broker.edge.master.components_service import ComponentsService
 from broker.edge.master.members_service import MembersService
+from broker.edge.master.segments_service import SegmentReadsService, SegmentsService
 from broker.edge.master.time_ticks_service import TimeTicksService
 from broker.edge.milvus.assignment_service import AssignmentService
 from broker.edge.milvus.broadcast_service import BroadcastService
@@ -126,4 +127,6 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         MembersService(middleware, proxies.members),
         TimeTicksService(middleware, proxies),
         ComponentsService(middleware, parts.state, parts.view),
+        SegmentReadsService(middleware, proxies.segment_reader),
+        SegmentsService(middleware, proxies.segments),
     )

@@ -3,6 +3,8 @@
 master (one_for_one)
 ├─ ids            gives out ids
 ├─ members        tenants and proxies
+├─ segment_reader what there is of segments
+├─ segments       reservations, statistics, drops and flushes of segments
 └─ time_ticks     ticks of proxies and write nodes, to channels
 """
 
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec
 from broker.master.ids.id_allocator import IdAllocator
 from broker.master.members.member_table import MemberTable
+from broker.master.segments.segment_keeper import SegmentKeeper, SegmentParts
+from broker.master.segments.segment_reader import SegmentReader
 from broker.master.time_ticks.tree import time_ticks_tree
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
@@ -20,18 +24,21 @@ from broker.ports.tick_appends import TickAppends
 MASTER = "master"
 IDS = "ids"
 MEMBERS = "members"
+SEGMENT_READER = "segment_reader"
+SEGMENTS = "segments"
 
 
 @dataclass(frozen=True, slots=True)
 class MasterParts:
     """Dependencies. `store`: written under the leader's term. `pchannels`: all of the cluster.
 
-    `tick_appends` None: time ticks are not served.
+    `tick_appends` None: time ticks are not served. `segments` None: they are not kept.
     """
 
     store: MetaStore
     pchannels: Sequence[PChannelName] = ()
     tick_appends: TickAppends | None = None
+    segments: SegmentParts | None = None
 
 
 def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
@@ -54,6 +61,7 @@ def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
                 MEMBERS, lambda: MemberTable(parts.store), MailboxSpec(bound=256), patient=True
             ),
             *_time_ticks(parts, path),
+            *_segments(parts.segments),
         ),
     )
 
@@ -62,3 +70,17 @@ def _time_ticks(parts: MasterParts, path: str) -> tuple[SupervisorSpec, ...]:
     if parts.tick_appends is None:
         return ()
     return (time_ticks_tree(parts.store, parts.tick_appends, parts.pchannels, path),)
+
+
+def _segments(parts: SegmentParts | None) -> tuple[ChildSpec, ...]:
+    if parts is None:
+        return ()
+    return (
+        ChildSpec(
+            SEGMENT_READER,
+            lambda: SegmentReader(parts.store, parts.lookup),
+            MailboxSpec(bound=1024),
+            patient=True,
+        ),
+        ChildSpec(SEGMENTS, lambda: SegmentKeeper(parts), MailboxSpec(bound=1024), patient=True),
+    )

@@ -54,12 +54,14 @@ class Unreadable(Exception):
 class Head:
     """The record that is written last: who may write, and how far the snapshot reaches.
 
-    `claims` counts the claims of the pchannel, so that two at one term differ.
+    `claims` counts the claims of the pchannel, so that two at one term differ. `listed`: the meta
+    table has every segment and vchannel of the snapshot; older releases did not write them there.
     """
 
     term: Term
     claims: int
     checkpoint: WalCheckpoint | None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def encode_head(head: Head) -> bytes:
             "term": head.term,
             "claims": head.claims,
             "checkpoint": None if at is None else [at.id, at.tick],
+            "listed": head.listed,
         }
     )
 
@@ -118,6 +121,7 @@ def decode_head(value: bytes) -> Head:
             term=Term(int(fields["term"])),
             claims=int(fields["claims"]),
             checkpoint=at and WalCheckpoint(MessageId(int(at[0])), TimeTick(int(at[1]))),
+            listed=bool(fields.get("listed")),
         )
 
     return _decode(value, parse)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from broker.core.master.segment_records import records_of
 from broker.meta.large_values import LargeValues
 from broker.meta.recovery_records import (
     Head,
@@ -90,13 +91,18 @@ class StoredClaim:
 
     async def save(self, change: SnapshotChange) -> None:
         """See the port."""
-        head = replace(self._head, checkpoint=change.checkpoint)
+        head = replace(self._head, checkpoint=change.checkpoint, listed=True)
         values = _values(self._keys, change)
         gone = _deletes(self._keys, change)
         # Damaged records go with the first save: a replay of the log has restored what they had.
         deletes = [key for key in self._unreadable if key not in values] + gone
         puts, stale = self._values.replaced(values, gone)
         deletes += stale
+        listed, unlisted = records_of(self._with_unlisted(change))
+        # First: a replay counts as seen what an object of the snapshot includes, and would not list
+        # it again after a crash in between.
+        puts = listed | puts
+        deletes += unlisted
         try:
             self.revision = await self._write_all(puts, deletes, encode_head(head))
         except Conflict:
@@ -104,6 +110,19 @@ class StoredClaim:
         self._head = head
         self._unreadable = []
         self._values.saved(values, gone)
+
+    def _with_unlisted(self, change: SnapshotChange) -> SnapshotChange:
+        """The change, and once what a snapshot of an older release has that the master lacks."""
+        if self._head.listed:
+            return change
+        known = self.snapshot
+        segments = {each.id: each for each in (*known.segments, *change.segments)}
+        vchannels = {each.name: each for each in (*known.vchannels, *change.vchannels)}
+        for name in change.gone_vchannels:
+            vchannels.pop(name, None)
+        return replace(
+            change, segments=tuple(segments.values()), vchannels=tuple(vchannels.values())
+        )
 
     async def _write_all(
         self, puts: Mapping[str, bytes], deletes: Sequence[str], head: bytes

@@ -8,6 +8,7 @@ from broker.core.txn.txn_view import TxnView
 from broker.model.batch import Durability
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, SegmentId, TimeTick
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 from broker.value import value
 
@@ -58,6 +59,13 @@ class SealSegments:
 
 
 @dataclass(frozen=True, slots=True)
+class ObeySegmentOrders:
+    """Carry out what the master orders about growing segments."""
+
+    orders: SegmentOrders
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Drop the segments below this id that retention allows to drop."""
 
@@ -89,4 +97,5 @@ class ResumeTxns:
 
 
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns
-AppenderMessage = AppendBatch | CloseTick | SealOverdue | SealSegments | Truncate | TxnRequest
+SealRequest = SealOverdue | SealSegments | ObeySegmentOrders
+AppenderMessage = AppendBatch | CloseTick | SealRequest | Truncate | TxnRequest

@@ -7,8 +7,10 @@ from actors import ActorError, Ref, Request
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 from broker.node.append.intake import append
+from broker.node.appender_messages import ObeySegmentOrders
 from broker.node.directory_messages import (
     AssignChannel,
     CollectStatus,
@@ -69,6 +71,13 @@ class LocalNode:
     ) -> Sequence[Appended | Refusal]:
         located = await self._ask(Locate(name, None, writes=True), DEADLINE_S)
         return await append(located, tuple(messages), deadline_s=DEADLINE_S)
+
+    async def order_segments(self, name: PChannelName, orders: SegmentOrders) -> None:
+        located = await self._ask(Locate(name, None, writes=True), DEADLINE_S)
+        try:
+            located.appender.tell(ObeySegmentOrders(orders))
+        except ActorError as error:
+            raise Refused(StreamingCode.INNER, f"{name}: {error}") from error
 
     async def pause_consumption(self, *, paused: bool) -> None:
         try:

@@ -8,6 +8,7 @@ from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.model.master.live_config import StoredSettings
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 
 
@@ -55,6 +56,13 @@ class NodeControl(Protocol):
         """Append to a channel that it serves; one outcome for each message, in order.
 
         Refused(UNKNOWN) if the outcome is unknown.
+        """
+        ...
+
+    async def order_segments(self, name: PChannelName, orders: SegmentOrders) -> None:
+        """Hand orders to the owner of a channel that it serves; idempotent.
+
+        Unknown segments are ignored. What is lost with the owner is not carried out: repeat it.
         """
         ...
 

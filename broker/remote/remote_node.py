@@ -15,6 +15,7 @@ from broker.model.channel import (
 )
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 from broker.model.snapshot import WalCheckpoint
 from broker.model.stage import StageName
@@ -121,6 +122,17 @@ class RemoteNode:
             # The node may have stored them before the connection broke.
             raise Refused(StreamingCode.UNKNOWN, error.refusal.cause) from error
         return [_outcome(it) for it in answer.outcomes]
+
+    async def order_segments(self, name: PChannelName, orders: SegmentOrders) -> None:
+        """See NodeControl."""
+        binlogs = [v1.BinlogCount(segment_id=id, binlogs=it) for id, it in orders.binlogs]
+        request = v1.OrderSegmentsRequest(
+            pchannel=name,
+            binlogs=binlogs,
+            seal=list(orders.seal),
+            seal_collections=list(orders.seal_collections),
+        )
+        await self._call(COPIES + "OrderSegments", request, v1.OrderSegmentsResponse, LOOK_S)
 
     async def pause_consumption(self, *, paused: bool) -> None:
         """See NodeControl."""

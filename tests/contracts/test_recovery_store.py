@@ -1,11 +1,21 @@
 """What a recovery store promises, over each metadata driver: `broker/ports/recovery_store.py`."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from broker.core.master.segment_records import (
+    CHANGED_VCHANNELS,
+    LOG_VCHANNELS,
+    decode_segment_meta,
+    flush_key,
+    logged_segment,
+    member_key,
+    segment_key,
+)
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.meta.stored_recovery import StoredRecovery
@@ -21,6 +31,7 @@ from broker.model.ids import (
     TxnId,
     VChannelName,
 )
+from broker.model.master.segment_meta import SegmentMetaState
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
 from broker.model.snapshot import (
@@ -162,7 +173,11 @@ async def test_an_older_term_cannot_claim_and_the_same_one_can(meta: Flaky) -> N
     await second.save(FIRST)
 
 
-@pytest.mark.parametrize("writes", range(4))
+LISTED = 5
+"""Records of FIRST in the meta table: a segment and a vchannel with their indexes, and a mark."""
+
+
+@pytest.mark.parametrize("writes", range(LISTED + 4))
 async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_objects(
     meta: Flaky, writes: int
 ) -> None:
@@ -175,10 +190,70 @@ async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_ob
     half = await found(meta, term=1)
     objects = (half.vchannels, half.segments, half.finished, half.producers)
     assert half.checkpoint is None or all(objects)
-    assert sum(map(len, objects)) == writes
+    assert sum(map(len, objects)) == max(0, writes - LISTED)
     again = await store.claim(P, Term(1))
     await again.save(FIRST)
     assert (await found(meta)).checkpoint == FIRST.checkpoint
+
+
+@pytest.mark.parametrize("writes", range(LISTED + 5))
+async def test_what_a_cut_short_snapshot_has_the_master_lists_already(
+    meta: Flaky, writes: int
+) -> None:
+    claim = await StoredRecovery(meta, keys_a_write_max=2).claim(P, Term(1))
+    meta.writes_left = writes
+    with suppress(MetaError):
+        await claim.save(FIRST)
+    meta.writes_left = None
+    half = await found(meta, term=1)
+    listed = {key for key, _ in await meta.list("", limit=1000)}
+    for segment in half.segments:
+        assert {segment_key(segment.id), member_key(logged_segment(segment))} <= listed
+    for vchannel in half.vchannels:
+        assert {LOG_VCHANNELS + vchannel.name, CHANGED_VCHANNELS + vchannel.name} <= listed
+
+
+async def test_a_flushed_segment_stays_with_the_master_when_the_log_forgets_it(
+    meta: Flaky,
+) -> None:
+    claim = await StoredRecovery(meta).claim(P, Term(1))
+    await claim.save(FIRST)
+    flushed = replace(SEGMENT, state=SegmentState.FLUSHED, tick=TimeTick(12))
+    await claim.save(SnapshotChange(FIRST.checkpoint, segments=(flushed,)))
+    await claim.save(SECOND)
+    entry = await meta.get(segment_key(SEGMENT.id))
+    assert entry is not None
+    kept = decode_segment_meta(entry.value)
+    assert (kept.state, kept.close_tick, kept.rows) == (SegmentMetaState.FLUSHED, 12, 3)
+    assert await meta.get(flush_key(kept)) is not None
+    assert await meta.get(f"recovery/{P}/segment/{SEGMENT.id}") is None
+
+
+async def test_the_master_learns_once_what_an_older_release_saved(meta: Flaky) -> None:
+    await (await StoredRecovery(meta).claim(P, Term(1))).save(FIRST)
+    for key, _ in await meta.list("segment", limit=1000):
+        await meta.write({}, deletes=[key])
+    entry = await meta.get(HEAD)
+    assert entry is not None
+    await meta.write({HEAD: entry.value.replace(b',"listed":true', b"")})
+    claim = await StoredRecovery(meta).claim(P, Term(2))
+    grown = replace(SEGMENT, rows=4, tick=TimeTick(10))
+    await claim.save(SnapshotChange(FIRST.checkpoint, segments=(grown,)))
+    found = await meta.get(segment_key(SEGMENT.id))
+    assert found is not None
+    assert decode_segment_meta(found.value).rows == 4
+    writes = meta.writes
+    await meta.write({}, deletes=[LOG_VCHANNELS + VCHANNEL.name])
+    await claim.save(SnapshotChange(FIRST.checkpoint))
+    assert await meta.get(LOG_VCHANNELS + VCHANNEL.name) is None, "only once"
+    assert meta.writes == writes + 2
+
+
+async def test_a_vchannel_that_the_log_forgets_leaves_the_meta_table(meta: Flaky) -> None:
+    claim = await StoredRecovery(meta).claim(P, Term(1))
+    await claim.save(FIRST)
+    await claim.save(SnapshotChange(FIRST.checkpoint, gone_vchannels=(VCHANNEL.name,)))
+    assert await meta.get(LOG_VCHANNELS + VCHANNEL.name) is None
 
 
 @pytest.mark.parametrize("keys", [2, 100])
@@ -190,7 +265,9 @@ async def test_the_same_change_is_saved_again_after_a_failure_or_a_lost_answer(
     with pytest.raises(MetaError):
         await claim.save(FIRST)
     meta.writes_left = None
-    for answers in range(4 if keys == 2 else 1):  # the one that is lost is a later one each time
+    for answers in range(
+        LISTED + 4 if keys == 2 else 1
+    ):  # the one that is lost is a later one each time
         meta.fails = iter([*[""] * answers, "after"]).__next__
         with pytest.raises(MetaError):
             await claim.save(FIRST)

@@ -190,6 +190,8 @@ def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
         proxy_ticks=Proxy(find("/root/master/time_ticks/proxies")),
         write_node_ticks=Proxy(find("/root/master/time_ticks/write_nodes")),
         sys_config=Proxy(find("/root/coordinator/sys_config")),
+        segment_reader=Proxy(find("/root/master/segment_reader")),
+        segments=Proxy(find("/root/master/segments")),
     )
 
 

@@ -3,12 +3,13 @@
 from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
+from broker.client.master.segments import SegmentCalls
 from broker.client.master.time_and_ids import TimeAndIds
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 
 
-class Master(TimeAndIds):
+class Master(TimeAndIds, SegmentCalls):
     """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
 
     first = await log.master.alloc_timestamp(10)  # one call

@@ -152,8 +152,7 @@ class RecoveryState:
             finished=self.finished.all() if self.finished.changed else None,
             producers=self._changed_producers(),
         )
-        objects.changed_vchannels.clear()
-        objects.changed_segments.clear()
+        objects.clear_changes()
         self.finished.changed = False
         self._saved_producers_tick = self.producers.tick
         self._gone = _Removals()

@@ -47,7 +47,10 @@ SCHEMAS_MAX = 256
 
 
 class RecoveryObjects:
-    """The objects of one pchannel. `changed_…`: those that differ from what was last saved."""
+    """The objects of one pchannel. `changed_…`: those that differ from what was last saved.
+
+    `has_news`: among them are more than grown segments, so the master should see them soon.
+    """
 
     def __init__(
         self, vchannels: Iterable[VChannelSnapshot] = (), segments: Iterable[SegmentSnapshot] = ()
@@ -59,6 +62,7 @@ class RecoveryObjects:
             self._keep(each)
         self.changed_vchannels: set[VChannelName] = set()
         self.changed_segments: set[SegmentId] = set()
+        self.has_news = False
 
     def apply(self, vchannel: str, effects: Sequence[Effect], tick: TimeTick) -> list[str]:
         """Apply the effects at `tick`; returns contradictions, one text for each."""
@@ -71,11 +75,20 @@ class RecoveryObjects:
         """Replace it, or add it."""
         self.vchannels[changed.name] = changed
         self.changed_vchannels.add(changed.name)
+        self.has_news = True
 
     def put_segment(self, changed: SegmentSnapshot) -> None:
         """Replace it, or add it."""
+        before = self.segments.get(changed.id)
+        self.has_news |= before is None or before.state is not changed.state
         self._keep(changed)
         self.changed_segments.add(changed.id)
+
+    def clear_changes(self) -> None:
+        """All changes were taken."""
+        self.changed_vchannels.clear()
+        self.changed_segments.clear()
+        self.has_news = False
 
     def forget_segment(self, id: SegmentId) -> None:
         """Remove a segment."""

@@ -33,6 +33,7 @@ class SealReason(Enum):
     PARTITION_REMOVED = "partition_removed"
     COLLECTION_REMOVED = "collection_removed"
     RECOVERED = "recover"
+    FORCED = "force"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from broker.model.channel import SegmentCounts
 from broker.model.effect import ALL_PARTITIONS, SegmentLevel
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId
+from broker.model.master.reservation import SegmentOrders
 
 DROPPED_MAX = 4096
 """Vchannels remembered after their collection was dropped, so that late inserts are refused."""
@@ -219,6 +220,17 @@ class SegmentTable:
             why = overdue(segment, tick, self.limits)
             if why is not None:
                 self.seal(segment, why)
+
+    def obey(self, orders: SegmentOrders) -> None:
+        """Carry out orders about growing segments. A segment with too many files is sealed."""
+        binlogs, seal = dict(orders.binlogs), frozenset(orders.seal)
+        for segment in self.growing():
+            # A late report must not lower the count.
+            segment.binlogs = max(segment.binlogs, binlogs.get(segment.id, 0))
+            if segment.id in seal or segment.collection_id in orders.seal_collections:
+                self.seal(segment, SealReason.FORCED)
+            elif segment.binlogs > self.limits.binlogs_max:
+                self.seal(segment, SealReason.BINLOGS)
 
     def seal_some(self, ids: Sequence[SegmentId], why: SealReason) -> None:
         """Seal those of these segments that still grow."""

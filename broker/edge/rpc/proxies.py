@@ -75,6 +75,8 @@ class Proxies:
     proxy_ticks: Proxy
     write_node_ticks: Proxy
     sys_config: Proxy
+    segment_reader: Proxy
+    segments: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()

@@ -43,6 +43,7 @@ from broker.node.appender_messages import (
     AppendBatch,
     AppenderMessage,
     CloseTick,
+    ObeySegmentOrders,
     SealOverdue,
     SealSegments,
     Truncate,
@@ -134,7 +135,7 @@ class Appender(Actor[_Message]):
                     await self._probe()
                 case Truncate(before_id):
                     await self._truncate(before_id)
-                case SealOverdue() | SealSegments() as request:
+                case SealOverdue() | SealSegments() | ObeySegmentOrders() as request:
                     self._segments.seal(request, self._end.last_tick)
                 case request:
                     self._txn_reports.handle(request, envelope, self._end.last_tick)

@@ -17,7 +17,12 @@ from broker.model.batch import NewBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick
 from broker.model.message import NewMessage
-from broker.node.appender_messages import SealOverdue, SealSegments
+from broker.node.appender_messages import (
+    ObeySegmentOrders,
+    SealOverdue,
+    SealRequest,
+    SealSegments,
+)
 from broker.ports.headers import BadHeader, Headers
 
 
@@ -34,13 +39,15 @@ class ChannelSegments:
         """The segment assigner of a group; None, at almost no cost, if no message needs one."""
         return segment_assigner(self.table, messages, self._read, self._headers, self._chances)
 
-    def seal(self, request: SealOverdue | SealSegments, tick: TimeTick) -> None:
+    def seal(self, request: SealRequest, tick: TimeTick) -> None:
         """Seal segments; their Flush messages are written with the next group or tick."""
         match request:
             case SealOverdue():
                 self.table.seal_overdue(tick)
             case SealSegments(ids, why):
                 self.table.seal_some(ids, why)
+            case ObeySegmentOrders(orders):
+                self.table.obey(orders)
             case _:
                 assert_never(request)
 

@@ -1,7 +1,8 @@
 """Follows the log of one pchannel and saves the snapshot that a restart continues from.
 
-A snapshot is saved every `snapshot_period_s`, or sooner after `snapshot_records`, always between
-two records. This actor polls the tail, so no append waits for it and no message costs a hop.
+A snapshot is saved every `snapshot_period_s`, sooner after `snapshot_records` or with a new segment
+or collection, always between two records. This actor polls the tail, so no append waits for it and
+no message costs a hop.
 
 Why it replays what the Appender has already read: its state then depends on the stored snapshot and
 the log alone. Killed at any moment, even between two writes of a snapshot, it builds the same one.
@@ -192,9 +193,12 @@ class Recovery(Actor[RecoveryMessage]):
     def _is_due(self, replay: Replay) -> bool:
         dirty = replay.state.dirty
         waited_s = self._context.clock.monotonic_s() - self._saved_s
-        return dirty >= self._limits.snapshot_records or (
-            dirty > 0 and waited_s >= self._limits.snapshot_period_s
-        )
+        if dirty >= self._limits.snapshot_records:
+            return True
+        # The master lists collections and segments from the snapshots: what is new is saved sooner.
+        news = replay.state.objects.has_news
+        period_s = self._limits.snapshot_look_s if news else self._limits.snapshot_period_s
+        return dirty > 0 and waited_s >= period_s
 
     async def _save(self) -> None:
         """Save once. A change the store refused is retried unchanged before any newer one.

@@ -23,7 +23,7 @@ from broker.node.appender_messages import AppenderMessage
 from broker.node.state.channel_events import ChannelEvent, ChannelOpened
 from broker.node.state.tail import Tail, TailMemory
 from broker.node.state.wal_refusals import refused
-from broker.ports.wal import Log, WalError
+from broker.ports.wal import Log, LogBounds, WalError
 
 HEADS_BYTES = 4 << 20
 
@@ -71,11 +71,16 @@ class OpenChannel:
             open_txns=self.transactions.open_count,
             open_txn_bytes=self.transactions.open_bytes,
             checkpoint=self.snapshot.checkpoint,
-            observed_tick=self.snapshot.observed_tick,
+            observed_tick=self._observed_tick(bounds),
             prepared_txns=self.transactions.prepared_count,
             segments=self.segments.counts(),
             removed_tick=bounds.removed_tick,
         )
+
+    def _observed_tick(self, bounds: LogBounds) -> TimeTick:
+        """Recovery sees records only: with all of them observed, so is every closed tick."""
+        observed = self.snapshot.observed_tick
+        return max(observed, self.tail.closed.tick) if observed >= bounds.last_tick else observed
 
     @property
     def recovery_tick(self) -> TimeTick:

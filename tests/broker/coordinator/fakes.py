@@ -16,6 +16,7 @@ from broker.core.naming import pchannel_names
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 
@@ -93,6 +94,7 @@ class FakeNode:
     paused: bool = False
     refreshed: list[int] = field(default_factory=list)
     news: AssignerNotifier | None = None
+    orders: list[tuple[PChannelName, SegmentOrders]] = field(default_factory=list)
 
     async def assign(self, channel: PChannel) -> None:
         self._check_up()
@@ -120,6 +122,10 @@ class FakeNode:
             ChannelTicks(PChannel(name, term), mvcc, recovered)
             for name, term in self.served.items()
         ]
+
+    async def order_segments(self, name: PChannelName, orders: SegmentOrders) -> None:
+        self._check_up()
+        self.orders.append((name, orders))
 
     async def describe(
         self, names: Sequence[PChannelName]

@@ -6,6 +6,8 @@
 __all__ = (
     "AbortBatchRequest",
     "AbortBatchResponse",
+    "AcknowledgeFlushesRequest",
+    "AcknowledgeFlushesResponse",
     "ActorInfo",
     "ActorsRequest",
     "ActorsResponse",
@@ -29,9 +31,12 @@ __all__ = (
     "AppendResponse",
     "AppendRevision",
     "AppendedCopy",
+    "AssignSegmentIdRequest",
+    "AssignSegmentIdResponse",
     "BarrierInfo",
     "BarrierKind",
     "BarrierPeer",
+    "BinlogCount",
     "BoolResponse",
     "BroadcastCopy",
     "BroadcastInfo",
@@ -87,6 +92,8 @@ __all__ = (
     "DescribeIndexResponse",
     "DescribeRequest",
     "DescribeResponse",
+    "DescribeSegmentRequest",
+    "DescribeSegmentResponse",
     "DescribeTimeTicksRequest",
     "DropAliasRequest",
     "DropCollectionRequest",
@@ -111,6 +118,8 @@ __all__ = (
     "GetCursorRequest",
     "GetDdChannelRequest",
     "GetDdChannelResponse",
+    "GetSegmentStatesRequest",
+    "GetSegmentStatesResponse",
     "HasCollectionRequest",
     "HasPartitionRequest",
     "HasVChannelRequest",
@@ -143,6 +152,8 @@ __all__ = (
     "ListCursorsResponse",
     "ListDatabasesRequest",
     "ListDatabasesResponse",
+    "ListFlushesRequest",
+    "ListFlushesResponse",
     "ListLocksRequest",
     "ListLocksResponse",
     "ListProxiesRequest",
@@ -171,11 +182,14 @@ __all__ = (
     "NodeSettingsState",
     "NodeSettingsStub",
     "OpenCursorRequest",
+    "OrderSegmentsRequest",
+    "OrderSegmentsResponse",
     "PassedHolder",
     "PauseConsumptionRequest",
     "PauseConsumptionResponse",
     "ProxyAddress",
     "ProxyMeta",
+    "QueryNodeStats",
     "ReadBatch",
     "ReadOpen",
     "ReadPosition",
@@ -188,8 +202,11 @@ __all__ = (
     "ReleaseBroadcastsResponse",
     "Removal",
     "RenewRequest",
+    "ReportBinlogsRequest",
+    "ReportBinlogsResponse",
     "ReportChannelsRequest",
     "ReportChannelsResponse",
+    "ReportQueryNodeResponse",
     "ReportTickRequest",
     "ReportTickResponse",
     "ReportTimeTickRequest",
@@ -201,8 +218,16 @@ __all__ = (
     "RetryBroadcastRequest",
     "RetryBroadcastResponse",
     "RowSchema",
+    "SealCollectionRequest",
+    "SealCollectionResponse",
     "SeekRequest",
     "SeekResponse",
+    "SegIdAssignment",
+    "SegIdRequest",
+    "SegmentBinlogs",
+    "SegmentMeta",
+    "SegmentStateInfo",
+    "SegmentStats",
     "SetConfigRequest",
     "SetConfigResponse",
     "SetTimeTicksRequest",
@@ -212,6 +237,8 @@ __all__ = (
     "ShowCollectionsResponse",
     "ShowPartitionsRequest",
     "ShowPartitionsResponse",
+    "ShowSegmentsRequest",
+    "ShowSegmentsResponse",
     "SkipBroadcastRequest",
     "SkipBroadcastResponse",
     "StageId",
@@ -501,6 +528,37 @@ class AbortBatchResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "AbortBatchResponse", AbortBatchResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class AcknowledgeFlushesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    segment_ids: "list[int]" = betterproto2.field(
+        2, betterproto2.TYPE_INT64, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AcknowledgeFlushesRequest", AcknowledgeFlushesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class AcknowledgeFlushesResponse(betterproto2.Message):
+    refused_segment_ids: "list[int]" = betterproto2.field(
+        1, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    Those that are not flushed: growing, sealed, dropped or unknown.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AcknowledgeFlushesResponse", AcknowledgeFlushesResponse
 )
 
 
@@ -939,6 +997,37 @@ default_message_pool.register_message("tidemark.v1", "AppInfo", AppInfo)
 
 
 @dataclass(eq=False, repr=False)
+class AssignSegmentIdRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    requests: "list[SegIdRequest]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AssignSegmentIdRequest", AssignSegmentIdRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class AssignSegmentIdResponse(betterproto2.Message):
+    assignments: "list[SegIdAssignment]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    In the order of the requests.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AssignSegmentIdResponse", AssignSegmentIdResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class BarrierInfo(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -989,6 +1078,16 @@ class BarrierPeer(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "BarrierPeer", BarrierPeer)
+
+
+@dataclass(eq=False, repr=False)
+class BinlogCount(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    binlogs: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("tidemark.v1", "BinlogCount", BinlogCount)
 
 
 @dataclass(eq=False, repr=False)
@@ -2030,6 +2129,39 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class DescribeSegmentRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    collection_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    segment_id: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DescribeSegmentRequest", DescribeSegmentRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class DescribeSegmentResponse(betterproto2.Message):
+    index_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    0: no index.
+    """
+
+    segment: "SegmentMeta | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "DescribeSegmentResponse", DescribeSegmentResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class DescribeTimeTicksRequest(betterproto2.Message):
     base: "MsgBase | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -2309,6 +2441,37 @@ class GetDdChannelResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "GetDdChannelResponse", GetDdChannelResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetSegmentStatesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    segment_ids: "list[int]" = betterproto2.field(
+        2, betterproto2.TYPE_INT64, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetSegmentStatesRequest", GetSegmentStatesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class GetSegmentStatesResponse(betterproto2.Message):
+    states: "list[SegmentStateInfo]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    In the order of the request.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "GetSegmentStatesResponse", GetSegmentStatesResponse
 )
 
 
@@ -2858,6 +3021,42 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ListFlushesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    limit: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+    """
+    0: the server's page. A shorter page is the last one.
+    """
+
+    after: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    The next page begins after this segment; 0: at the oldest.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListFlushesRequest", ListFlushesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListFlushesResponse(betterproto2.Message):
+    segments: "list[SegmentMeta]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    more: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListFlushesResponse", ListFlushesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ListLocksRequest(betterproto2.Message):
     pass
 
@@ -3282,6 +3481,42 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class OrderSegmentsRequest(betterproto2.Message):
+    pchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    binlogs: "list[BinlogCount]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    seal: "list[int]" = betterproto2.field(3, betterproto2.TYPE_INT64, repeated=True)
+    """
+    Those that still grow are sealed.
+    """
+
+    seal_collections: "list[int]" = betterproto2.field(
+        4, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    All their growing segments are sealed.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "OrderSegmentsRequest", OrderSegmentsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class OrderSegmentsResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "OrderSegmentsResponse", OrderSegmentsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class PassedHolder(betterproto2.Message):
     """
     Who lost messages by retention, and has not moved on since.
@@ -3360,6 +3595,23 @@ class ProxyMeta(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "ProxyMeta", ProxyMeta)
+
+
+@dataclass(eq=False, repr=False)
+class QueryNodeStats(betterproto2.Message):
+    id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    The query node.
+    """
+
+    timestamp: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    seg_stats: "list[SegmentStats]" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("tidemark.v1", "QueryNodeStats", QueryNodeStats)
 
 
 @dataclass(eq=False, repr=False)
@@ -3670,6 +3922,34 @@ default_message_pool.register_message("tidemark.v1", "RenewRequest", RenewReques
 
 
 @dataclass(eq=False, repr=False)
+class ReportBinlogsRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    segments: "list[SegmentBinlogs]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReportBinlogsRequest", ReportBinlogsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ReportBinlogsResponse(betterproto2.Message):
+    unknown_segment_ids: "list[int]" = betterproto2.field(
+        1, betterproto2.TYPE_INT64, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReportBinlogsResponse", ReportBinlogsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ReportChannelsRequest(betterproto2.Message):
     node_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
 
@@ -3693,6 +3973,25 @@ class ReportChannelsResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "ReportChannelsResponse", ReportChannelsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class ReportQueryNodeResponse(betterproto2.Message):
+    updated: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+
+    ignored: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+    """
+    Not recently modified.
+    """
+
+    unknown_segment_ids: "list[int]" = betterproto2.field(
+        3, betterproto2.TYPE_INT64, repeated=True
+    )
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ReportQueryNodeResponse", ReportQueryNodeResponse
 )
 
 
@@ -3876,6 +4175,40 @@ default_message_pool.register_message("tidemark.v1", "RowSchema", RowSchema)
 
 
 @dataclass(eq=False, repr=False)
+class SealCollectionRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    collection_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "SealCollectionRequest", SealCollectionRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class SealCollectionResponse(betterproto2.Message):
+    segment_ids: "list[int]" = betterproto2.field(
+        1, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    Segments with reservations that are sealed now.
+    """
+
+    vchannels: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+    """
+    Vchannels whose owners seal the growing segments of their logs.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "SealCollectionResponse", SealCollectionResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class SeekRequest(betterproto2.Message):
     channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -3894,6 +4227,167 @@ class SeekResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "SeekResponse", SeekResponse)
+
+
+@dataclass(eq=False, repr=False)
+class SegIdAssignment(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    channel_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    count: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    As requested; 0 when refused.
+    """
+
+    collection_name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    partition_name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    expire_time: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    Rows with a larger tick must not use this.
+    """
+
+    code: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
+    """
+    A milvus.proto.streaming.StreamingCode; 0: reserved.
+    """
+
+    cause: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+
+    collection_id: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
+
+    partition_id: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("tidemark.v1", "SegIdAssignment", SegIdAssignment)
+
+
+@dataclass(eq=False, repr=False)
+class SegIdRequest(betterproto2.Message):
+    count: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    channel_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    A pchannel or a vchannel: where the rows arrive.
+    """
+
+    collection_name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    partition_name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Empty: `_default`.
+    """
+
+    db_name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("tidemark.v1", "SegIdRequest", SegIdRequest)
+
+
+@dataclass(eq=False, repr=False)
+class SegmentBinlogs(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    binlogs: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    All files of the segment so far.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "SegmentBinlogs", SegmentBinlogs)
+
+
+@dataclass(eq=False, repr=False)
+class SegmentMeta(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    collection_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    partition_tag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    channel_start: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Numbers of the first and the last pchannel that it takes rows from.
+    """
+
+    channel_end: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+    open_time: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+    """
+    Time ticks; close_time 0: open.
+    """
+
+    close_time: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+
+    num_rows: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+
+    mem_size: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
+
+    partition_id: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+
+    state: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    "growing", "sealed", "flushed" or "dropped".
+    """
+
+    origin: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    "log": the log of `vchannel` decides what it holds; "reserved": AssignSegmentID opened it.
+    """
+
+    vchannel: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
+
+    modified_time: "int" = betterproto2.field(14, betterproto2.TYPE_UINT64)
+    """
+    Tick of the newest rows that are counted.
+    """
+
+    rows_max: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
+
+    bytes_max: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
+
+    level: "str" = betterproto2.field(17, betterproto2.TYPE_STRING)
+    """
+    "rows" or "deletes".
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "SegmentMeta", SegmentMeta)
+
+
+@dataclass(eq=False, repr=False)
+class SegmentStateInfo(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    state: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    As in SegmentMeta, or "not_exist".
+    """
+
+    open_time: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    close_time: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "SegmentStateInfo", SegmentStateInfo
+)
+
+
+@dataclass(eq=False, repr=False)
+class SegmentStats(betterproto2.Message):
+    segment_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    memory_size: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    num_rows: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    recently_modified: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("tidemark.v1", "SegmentStats", SegmentStats)
 
 
 @dataclass(eq=False, repr=False)
@@ -4082,6 +4576,61 @@ class ShowPartitionsResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "ShowPartitionsResponse", ShowPartitionsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class ShowSegmentsRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    collection_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    partition_id: "int | None" = betterproto2.field(
+        3, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    Absent: of all partitions. -1: the segments of deletes.
+    """
+
+    after: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    The next page begins after this segment.
+    """
+
+    limit: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
+    """
+    0: the server's page. A shorter page is the last one.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ShowSegmentsRequest", ShowSegmentsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ShowSegmentsResponse(betterproto2.Message):
+    segment_ids: "list[int]" = betterproto2.field(
+        1, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    By partition, then by ID.
+    """
+
+    segments: "list[SegmentMeta]" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    segments[i] describes segment_ids[i].
+    """
+
+    more: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ShowSegmentsResponse", ShowSegmentsResponse
 )
 
 
@@ -5106,6 +5655,27 @@ class CopiesStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def order_segments(
+        self,
+        message: "OrderSegmentsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "OrderSegmentsResponse":
+        """
+        Report what writers know of growing segments of one pchannel, and seal some of them.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Copies/OrderSegments",
+            message,
+            OrderSegmentsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class LogStub(betterproto2_grpclib.ServiceStub):
     """
@@ -5928,6 +6498,196 @@ class MasterStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Master/ReportTimeTick",
             message,
             ReportTimeTickResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def show_segments(
+        self,
+        message: "ShowSegmentsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ShowSegmentsResponse":
+        """
+        Segments of rows: those that the logs create, and those that AssignSegmentID opens.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ShowSegments",
+            message,
+            ShowSegmentsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def describe_segment(
+        self,
+        message: "DescribeSegmentRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "DescribeSegmentResponse":
+        """
+        Which index a segment has. Refused for a segment that is not in the collection.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/DescribeSegment",
+            message,
+            DescribeSegmentResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_segment_states(
+        self,
+        message: "GetSegmentStatesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "GetSegmentStatesResponse":
+        """
+        An unknown segment has the state "not_exist".
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/GetSegmentStates",
+            message,
+            GetSegmentStatesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def assign_segment_id(
+        self,
+        message: "AssignSegmentIdRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AssignSegmentIdResponse":
+        """
+        Reserve rows in segments. One refused request does not fail the others.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AssignSegmentID",
+            message,
+            AssignSegmentIdResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def seal_collection(
+        self,
+        message: "SealCollectionRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "SealCollectionResponse":
+        """
+        Seal the growing segments of a collection, those of the logs and those with reservations.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/SealCollection",
+            message,
+            SealCollectionResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def report_query_node(
+        self,
+        message: "QueryNodeStats",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ReportQueryNodeResponse":
+        """
+        What a query node has loaded. Counts of segments that AssignSegmentID opened decide when they
+        are sealed; an unknown segment is counted in the answer and the rest takes effect.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ReportQueryNode",
+            message,
+            ReportQueryNodeResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def report_binlogs(
+        self,
+        message: "ReportBinlogsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ReportBinlogsResponse":
+        """
+        How many files a writer has made of growing segments: too many seal a segment.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ReportBinlogs",
+            message,
+            ReportBinlogsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_flushes(
+        self,
+        message: "ListFlushesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListFlushesResponse":
+        """
+        Flushed segments that nobody has acknowledged, in the order of their flushes.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ListFlushes",
+            message,
+            ListFlushesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def acknowledge_flushes(
+        self,
+        message: "AcknowledgeFlushesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AcknowledgeFlushesResponse":
+        """
+        The caller has these flushed segments; they are not listed again. Idempotent.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/AcknowledgeFlushes",
+            message,
+            AcknowledgeFlushesResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -7064,12 +7824,30 @@ class CopiesBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def order_segments(
+        self, message: "OrderSegmentsRequest"
+    ) -> "OrderSegmentsResponse":
+        """
+        Report what writers know of growing segments of one pchannel, and seal some of them.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_append(
         self, stream: "grpclib.server.Stream[AppendCopiesRequest, AppendCopiesResponse]"
     ) -> None:
         request = await stream.recv_message()
         assert request is not None
         response = await self.append(request)
+        await stream.send_message(response)
+
+    async def __rpc_order_segments(
+        self,
+        stream: "grpclib.server.Stream[OrderSegmentsRequest, OrderSegmentsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.order_segments(request)
         await stream.send_message(response)
 
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
@@ -7079,6 +7857,12 @@ class CopiesBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 AppendCopiesRequest,
                 AppendCopiesResponse,
+            ),
+            "/tidemark.v1.Copies/OrderSegments": grpclib.const.Handler(
+                self.__rpc_order_segments,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                OrderSegmentsRequest,
+                OrderSegmentsResponse,
             ),
         }
 
@@ -7509,6 +8293,88 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def show_segments(
+        self, message: "ShowSegmentsRequest"
+    ) -> "ShowSegmentsResponse":
+        """
+        Segments of rows: those that the logs create, and those that AssignSegmentID opens.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def describe_segment(
+        self, message: "DescribeSegmentRequest"
+    ) -> "DescribeSegmentResponse":
+        """
+        Which index a segment has. Refused for a segment that is not in the collection.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_segment_states(
+        self, message: "GetSegmentStatesRequest"
+    ) -> "GetSegmentStatesResponse":
+        """
+        An unknown segment has the state "not_exist".
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def assign_segment_id(
+        self, message: "AssignSegmentIdRequest"
+    ) -> "AssignSegmentIdResponse":
+        """
+        Reserve rows in segments. One refused request does not fail the others.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def seal_collection(
+        self, message: "SealCollectionRequest"
+    ) -> "SealCollectionResponse":
+        """
+        Seal the growing segments of a collection, those of the logs and those with reservations.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def report_query_node(
+        self, message: "QueryNodeStats"
+    ) -> "ReportQueryNodeResponse":
+        """
+        What a query node has loaded. Counts of segments that AssignSegmentID opened decide when they
+        are sealed; an unknown segment is counted in the answer and the rest takes effect.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def report_binlogs(
+        self, message: "ReportBinlogsRequest"
+    ) -> "ReportBinlogsResponse":
+        """
+        How many files a writer has made of growing segments: too many seal a segment.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_flushes(
+        self, message: "ListFlushesRequest"
+    ) -> "ListFlushesResponse":
+        """
+        Flushed segments that nobody has acknowledged, in the order of their flushes.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def acknowledge_flushes(
+        self, message: "AcknowledgeFlushesRequest"
+    ) -> "AcknowledgeFlushesResponse":
+        """
+        The caller has these flushed segments; they are not listed again. Idempotent.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_create_collection(
         self,
         stream: "grpclib.server.Stream[MasterCreateCollectionRequest, DescribeCollectionResponse]",
@@ -7774,6 +8640,84 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
         response = await self.report_time_tick(request)
         await stream.send_message(response)
 
+    async def __rpc_show_segments(
+        self, stream: "grpclib.server.Stream[ShowSegmentsRequest, ShowSegmentsResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.show_segments(request)
+        await stream.send_message(response)
+
+    async def __rpc_describe_segment(
+        self,
+        stream: "grpclib.server.Stream[DescribeSegmentRequest, DescribeSegmentResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.describe_segment(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_segment_states(
+        self,
+        stream: "grpclib.server.Stream[GetSegmentStatesRequest, GetSegmentStatesResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.get_segment_states(request)
+        await stream.send_message(response)
+
+    async def __rpc_assign_segment_id(
+        self,
+        stream: "grpclib.server.Stream[AssignSegmentIdRequest, AssignSegmentIdResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.assign_segment_id(request)
+        await stream.send_message(response)
+
+    async def __rpc_seal_collection(
+        self,
+        stream: "grpclib.server.Stream[SealCollectionRequest, SealCollectionResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.seal_collection(request)
+        await stream.send_message(response)
+
+    async def __rpc_report_query_node(
+        self, stream: "grpclib.server.Stream[QueryNodeStats, ReportQueryNodeResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.report_query_node(request)
+        await stream.send_message(response)
+
+    async def __rpc_report_binlogs(
+        self,
+        stream: "grpclib.server.Stream[ReportBinlogsRequest, ReportBinlogsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.report_binlogs(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_flushes(
+        self, stream: "grpclib.server.Stream[ListFlushesRequest, ListFlushesResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_flushes(request)
+        await stream.send_message(response)
+
+    async def __rpc_acknowledge_flushes(
+        self,
+        stream: "grpclib.server.Stream[AcknowledgeFlushesRequest, AcknowledgeFlushesResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.acknowledge_flushes(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/tidemark.v1.Master/CreateCollection": grpclib.const.Handler(
@@ -7967,6 +8911,60 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ReportTimeTickRequest,
                 ReportTimeTickResponse,
+            ),
+            "/tidemark.v1.Master/ShowSegments": grpclib.const.Handler(
+                self.__rpc_show_segments,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ShowSegmentsRequest,
+                ShowSegmentsResponse,
+            ),
+            "/tidemark.v1.Master/DescribeSegment": grpclib.const.Handler(
+                self.__rpc_describe_segment,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                DescribeSegmentRequest,
+                DescribeSegmentResponse,
+            ),
+            "/tidemark.v1.Master/GetSegmentStates": grpclib.const.Handler(
+                self.__rpc_get_segment_states,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                GetSegmentStatesRequest,
+                GetSegmentStatesResponse,
+            ),
+            "/tidemark.v1.Master/AssignSegmentID": grpclib.const.Handler(
+                self.__rpc_assign_segment_id,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AssignSegmentIdRequest,
+                AssignSegmentIdResponse,
+            ),
+            "/tidemark.v1.Master/SealCollection": grpclib.const.Handler(
+                self.__rpc_seal_collection,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                SealCollectionRequest,
+                SealCollectionResponse,
+            ),
+            "/tidemark.v1.Master/ReportQueryNode": grpclib.const.Handler(
+                self.__rpc_report_query_node,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                QueryNodeStats,
+                ReportQueryNodeResponse,
+            ),
+            "/tidemark.v1.Master/ReportBinlogs": grpclib.const.Handler(
+                self.__rpc_report_binlogs,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ReportBinlogsRequest,
+                ReportBinlogsResponse,
+            ),
+            "/tidemark.v1.Master/ListFlushes": grpclib.const.Handler(
+                self.__rpc_list_flushes,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListFlushesRequest,
+                ListFlushesResponse,
+            ),
+            "/tidemark.v1.Master/AcknowledgeFlushes": grpclib.const.Handler(
+                self.__rpc_acknowledge_flushes,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AcknowledgeFlushesRequest,
+                AcknowledgeFlushesResponse,
             ),
         }
 

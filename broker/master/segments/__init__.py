@@ -1,0 +1,1 @@
+"""Segments of rows: what the logs created, reservations, statistics and acknowledged flushes."""

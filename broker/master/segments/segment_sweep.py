@@ -1,0 +1,139 @@
+"""The regular rounds over segments: those of dropped partitions, old ones, repeated reports."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from broker.master.segments.segment_book import SegmentBook
+from broker.master.segments.segment_owners import SegmentOwners
+from broker.model.effect import ALL_PARTITIONS
+from broker.model.ids import SegmentId, TimeTick
+from broker.model.master.segment_meta import (
+    SegmentMeta,
+    SegmentMetaState,
+    SegmentOrigin,
+    VChannelMeta,
+)
+from broker.ports.meta import Conflict
+
+PAGE: Final = 100
+KEPT_MS: Final = 7 * 24 * 3600 * 1000
+"""How long a segment is remembered after it was acknowledged, passed or dropped."""
+UNACKNOWLEDGED_MAX: Final = 10_000
+"""Flushes that wait for their reader; the oldest beyond are passed, and logged."""
+BINLOGS_KNOWN_MAX: Final = 10_000
+"""Growing segments with a number of files; reports of more are not remembered."""
+
+log = structlog.get_logger(__name__)
+
+
+class SegmentSweep:
+    """See the module. Every round may be cut short and repeated."""
+
+    def __init__(self, book: SegmentBook, owners: SegmentOwners) -> None:
+        self._book = book
+        self._owners = owners
+        self._binlogs: dict[SegmentId, int] | None = None
+        self._dropped = self._forgotten = self._passed = 0
+
+    def statistics(self) -> Mapping[str, int]:
+        """What the rounds have done."""
+        return {
+            "dropped": self._dropped,
+            "forgotten": self._forgotten,
+            "flushes_passed": self._passed,
+        }
+
+    # ---- files of writers -------------------------------------------------------------------
+
+    async def count_binlogs(self, id: SegmentId, count: int) -> bool:
+        """Remember the files of a growing segment of a log; False if it is none."""
+        known = await self._known_binlogs()
+        meta = await self._growing(id)
+        if meta is None or (id not in known and len(known) >= BINLOGS_KNOWN_MAX):
+            return False
+        if count > known.get(id, 0):
+            await self._book.put_binlogs(id, count)
+            known[id] = count
+        return True
+
+    async def report_binlogs(self, ids: Sequence[SegmentId]) -> None:
+        """Report what is known of these segments to their owners. Refused(INNER): repeat it."""
+        known = await self._known_binlogs()
+        grown: list[tuple[str, SegmentId, int]] = []
+        over: list[SegmentId] = []
+        for id in ids:
+            meta = await self._growing(id) if id in known else None
+            if meta is not None:
+                grown.append((meta.vchannel, id, known[id]))
+            elif id in known:
+                over.append(id)
+        await self._book.forget_binlogs(over)
+        for id in over:
+            del known[id]
+        await self._owners.report_binlogs(grown)
+
+    async def _known_binlogs(self) -> dict[SegmentId, int]:
+        if self._binlogs is None:
+            self._binlogs = await self._book.binlogs()
+        return self._binlogs
+
+    async def _growing(self, id: SegmentId) -> SegmentMeta | None:
+        meta = await self._book.find(id)
+        if meta is None or meta.origin is not SegmentOrigin.LOG:
+            return None
+        return meta if meta.state is SegmentMetaState.GROWING else None
+
+    # ---- rounds -----------------------------------------------------------------------------
+
+    async def tidy(self, now_ms: int) -> None:
+        """Forget what ended long ago, pass flushes nobody reads, repeat reports to owners."""
+        self._forgotten += await self._book.forget(now_ms - KEPT_MS)
+        passed = await self._book.unacknowledged_beyond(UNACKNOWLEDGED_MAX)
+        for id in passed:
+            await self._book.acknowledge(id, now_ms)
+        self._passed += len(passed)
+        if passed:
+            log.warning(
+                "flushed segments were not acknowledged, the oldest are passed",
+                passed=len(passed),
+                limit=UNACKNOWLEDGED_MAX,
+            )
+        # An owner keeps the numbers in memory: a new one does not know them.
+        await self.report_binlogs(list(await self._known_binlogs()))
+
+    async def drop_of_logs(self, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]) -> None:
+        """Drop the segments of collections and partitions that their logs have dropped."""
+        for vchannel, revision in await self._book.changed_vchannels():
+            found = await self._book.vchannel(vchannel)
+            # The owner changes the vchannel again: the mark stays, and the next round looks again.
+            with suppress(Conflict):
+                if found is not None:
+                    await self._drop_of(found, now_ms, tick)
+                gone = found.collection_id if found is not None and found.dropped else None
+                await self._book.looked_at(vchannel, revision, gone)
+
+    async def _drop_of(
+        self, vchannel: VChannelMeta, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]
+    ) -> None:
+        after = SegmentId(0)
+        while True:
+            page = await self._book.page(vchannel.collection_id, None, after, PAGE)
+            gone = [it for it in page if _is_gone(it, vchannel)]
+            for each in gone:
+                await self._book.drop(each.id, await tick(), now_ms)
+            self._dropped += len(gone)
+            kept = [it for it in page if not _is_gone(it, vchannel)]
+            if len(page) < PAGE:
+                return
+            # What was dropped is no place in the list any more.
+            after = kept[-1].id if kept else after
+
+
+def _is_gone(meta: SegmentMeta, vchannel: VChannelMeta) -> bool:
+    if meta.vchannel != vchannel.name:
+        return False
+    partitions = (ALL_PARTITIONS, *vchannel.partition_ids)
+    return vchannel.dropped or meta.partition_id not in partitions
