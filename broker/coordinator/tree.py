@@ -149,7 +149,8 @@ def _sys_config(parts: CoordinatorParts) -> tuple[ChildSpec, ...]:
 def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
     def balancer() -> Balancer:
         catalog, assigner = f"{path}/{CATALOG}", f"{path}/{ASSIGNER}"
-        return Balancer(parts.nodes, catalog, assigner, parts.rules, parts.balance_s)
+        rules, period_s = parts.rules, parts.balance_s
+        return Balancer(parts.nodes, parts.store, catalog, assigner, rules, period_s)
 
     return ChildSpec(BALANCER, balancer, MailboxSpec(bound=256), patient=True)
 

@@ -21,6 +21,7 @@ from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, S
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
+from broker.client.master.segments import SegmentAssignment, SegmentLoad, SegmentRequest
 from broker.client.message import Appended, Batch, Key, Kind, Message, Received
 from broker.client.net.deadlines import Deadlines
 from broker.client.read.batch_start import BatchUntil
@@ -35,6 +36,7 @@ from broker.model.collection import Collection
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from broker.model.master.live_config import ConfigChange, ConfigEntry
+from broker.model.master.segment_meta import SegmentMeta
 from broker.model.named_cursor import CursorView
 
 class Admin:
@@ -754,6 +756,11 @@ class Master:
 
     first = log.master.alloc_timestamp(10)  # one call
     first = log.master.timestamps.alloc(10)  # from a batch that is at most a second old"""
+    def acknowledge_flushes(self, segment_ids: Iterable[int]) -> list[int]:
+        """These flushed segments need not be listed again; durable when it returns. Idempotent.
+
+        Returns those that are not flushed, or are not there any more."""
+        ...
     def alloc_id(self, count: int = 1) -> int:
         """The first of `count` consecutive ids, which no other caller gets: 64 bits, signed.
 
@@ -768,12 +775,51 @@ class Master:
         unless 1 <= count <= 65,536. While timestamps would be more than a second ahead of the
         server's clock they are waited for: ServerFailed at the deadline."""
         ...
+    def assign_segment_id(self, requests: Sequence[SegmentRequest]) -> list[SegmentAssignment]:
+        """Reserve rows in segments; one answer each, in this order. See `SegmentAssignment.error`.
+
+        For writers that fill segments themselves: a segment that is opened here takes nothing from
+        the log. Not retried: a repeat reserves again, and what is not used expires."""
+        ...
+    def describe_segment(self, collection_id: int, segment_id: int) -> int:
+        """The index of the segment; 0: it has none. ChannelNotExist if it is not there."""
+        ...
     def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""
+        ...
+    def get_segment_states(self, segment_ids: Iterable[int]) -> Mapping[int, str]:
+        """ "growing", "sealed", "flushed", "dropped" or "not_exist" of each segment."""
         ...
     @property
     def ids(self) -> CachedAllocator:
         """Ids from a batch that this client has fetched."""
+        ...
+    def list_flushes(self) -> Iterator[SegmentMeta]:
+        """The flushed segments that nobody has acknowledged, oldest flush first."""
+        ...
+    def report_binlogs(self, counts: Mapping[int, int]) -> list[int]:
+        """Report how many files writers have made of growing segments; more than 32 seal one.
+
+        Returns those that are not known to grow. A segment is known within two seconds."""
+        ...
+    def report_query_node(
+        self, node: int, timestamp: int, loads: Iterable[SegmentLoad]
+    ) -> list[int]:
+        """Report what a query node has loaded; returns the segments that nobody knows."""
+        ...
+    def seal_collection(self, collection_id: int) -> int:
+        """Seal its growing segments; returns how many vchannels were told to. Idempotent.
+
+        A sealed segment is flushed when nothing can be written into it any more."""
+        ...
+    def show_segments(
+        self, collection_id: int, partition_id: int | None = None
+    ) -> list[SegmentMeta]:
+        """The segments of a partition, or of the whole collection, as their logs saved them.
+
+        A new or a flushed segment shows within two seconds; rows are counted up to
+        `modified_tick`, which is at most `SNAPSHOT_PERIOD_S` old. ChannelNotExist for an unknown
+        collection, or a partition that is not in it."""
         ...
     @property
     def timestamps(self) -> CachedAllocator:

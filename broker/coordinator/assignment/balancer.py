@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from actors import Actor, ActorError, Context, Envelope, Ref, Timer
 from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.logged_vchannels import logged_vchannels
 from broker.coordinator.assignment.messages import (
     AssignerMessage,
     Balance,
@@ -40,6 +41,7 @@ from broker.model.channel import ChannelTicks, PChannelState
 from broker.model.collection import Collection
 from broker.model.failure import Refused
 from broker.model.ids import CollectionId, PChannelName, TimeTick
+from broker.ports.meta import MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
 ASK_S = 5.0
@@ -64,12 +66,14 @@ class Balancer(Actor[BalancerMessage]):
     def __init__(
         self,
         nodes: LiveNodes,
+        store: MetaStore,
         catalog_path: str,
         assigner_path: str,
         rules: BalanceRules,
         period_s: float,
     ) -> None:
         self._nodes = nodes
+        self._store = store
         self._catalog_path = catalog_path
         self._assigner_path = assigner_path
         self._rules = rules
@@ -119,7 +123,7 @@ class Balancer(Actor[BalancerMessage]):
         self._planned = None
         try:
             moves, pause_s = await self._moves_now()
-        except (ActorError, Refused) as error:
+        except (ActorError, MetaError, Refused) as error:
             self._failures += 1
             log.info("balance round failed", error=str(error))
             self._plan(min(FAILED_FIRST_S * 2.0 ** min(self._failures, 20), FAILED_S_MAX))
@@ -143,7 +147,10 @@ class Balancer(Actor[BalancerMessage]):
             return await catalog.ask(page, deadline_s=ASK_S)
 
         collections = await all_collections(ask)
-        vchannels = [(pchannel_of(it), each.id) for each in collections for it in each.vchannels]
+        # Both: a collection without a schema is in no log, one of Milvus's clients in no catalog.
+        carried = {it: each.id for each in collections for it in each.vchannels}
+        carried |= await logged_vchannels(self._store)
+        vchannels = [(pchannel_of(it), id) for it, id in carried.items()]
         rested, layout = await self._layout(known, vchannels)
         # Also in a round without moves: the choice of a node for a lost channel needs the loads.
         self._assigner.tell(LayoutMeasured(layout, self._rules))

@@ -9,8 +9,11 @@ from actors.testing import VirtualClock
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import BalancePolicy, NodesChanged, UpdatePolicy
 from broker.core.cluster.balance import BalanceRules
+from broker.core.master.segment_records import LOG_VCHANNELS, encode_vchannel_meta
+from broker.core.naming import vchannel_name
 from broker.meta.memory_store import MemoryMetaStore
-from broker.model.ids import NodeId
+from broker.model.ids import CollectionId, NodeId, PChannelName, TimeTick
+from broker.model.snapshot import VChannelSnapshot, VChannelState
 from tests.broker.coordinator.assignment.following import (
     ASSIGNER,
     all_assigned,
@@ -166,3 +169,33 @@ def test_a_killed_balancer_goes_on_and_a_failing_store_only_delays_it() -> None:
             assert counts(nodes) == [2, 2]
 
     seeded(36, scenario)
+
+
+def test_collections_that_only_logs_know_count_and_dropped_ones_do_not() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        first, second = nodes = make_nodes(store, clock, 2)
+        async with run_coordinator(store, nodes, clock, rules=RULES) as system:
+            await follow_until(system, all_assigned)
+            heavy, light = sorted(first.served), sorted(second.served)
+            for id in range(10):
+                for name in heavy:
+                    await log_vchannel(store, name, 100 + id, VChannelState.NORMAL)
+                for name in light:
+                    await log_vchannel(store, name, 200 + id, VChannelState.DROPPED)
+            await clock.sleep(LONG_S)
+            assert counts(nodes) == [2, 2]
+            assert len(set(heavy) & first.served.keys()) == 1
+
+    seeded(37, scenario)
+
+
+async def log_vchannel(
+    store: MemoryMetaStore, pchannel: PChannelName, id: int, state: VChannelState
+) -> None:
+    """What the owner of the pchannel saves of a collection that its log has created."""
+    collection = CollectionId(id)
+    name = vchannel_name(pchannel, collection, 0)
+    tick = TimeTick(1)
+    vchannel = VChannelSnapshot(name, collection, state, (), (), tick, tick)
+    await store.write({LOG_VCHANNELS + name: encode_vchannel_meta(vchannel)})
