@@ -39,7 +39,7 @@ from broker.master.segments.segment_owners import (
     SegmentOwners,
     passed_ticks,
 )
-from broker.master.segments.segment_sweep import SegmentSweep
+from broker.master.segments.segment_sweep import SegmentSweep, SweepLimits
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, SegmentId, TimeTick
 from broker.model.master.reservation import RowsWanted, SegmentStatistics
@@ -73,6 +73,7 @@ class SegmentParts:
     pchannels: Sequence[PChannelName]
     query_nodes: int = 1
     limits: ReservationLimits = field(default_factory=ReservationLimits)
+    sweep: SweepLimits = field(default_factory=SweepLimits)
 
 
 class SegmentKeeper(Actor[SegmentKeeperMessage]):
@@ -87,7 +88,7 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         self._numbers = {name: number for number, name in enumerate(parts.pchannels)}
         ranges = channel_ranges(len(parts.pchannels), parts.query_nodes)
         self._reservations = SegmentReservations(ranges, parts.limits)
-        self._sweep = SegmentSweep(self._book, self._owners)
+        self._sweep = SegmentSweep(self._book, self._owners, parts.sweep)
         self._loaded = False
         self._assigned = self._refused = self._unknown = 0
 

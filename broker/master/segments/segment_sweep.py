@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -19,20 +20,27 @@ from broker.model.master.segment_meta import (
 from broker.ports.meta import Conflict
 
 PAGE: Final = 100
-KEPT_MS: Final = 7 * 24 * 3600 * 1000
-"""How long a segment is remembered after it was acknowledged, passed or dropped."""
-UNACKNOWLEDGED_MAX: Final = 10_000
-"""Flushes that wait for their reader; the oldest beyond are passed, and logged."""
-BINLOGS_KNOWN_MAX: Final = 10_000
-"""Growing segments with a number of files; reports of more are not remembered."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepLimits:
+    """What is remembered of segments, and for how long."""
+
+    kept_ms: int = 7 * 24 * 3600 * 1000
+    """How long a segment is remembered after it was acknowledged, passed or dropped."""
+    unacknowledged_max: int = 10_000
+    """Flushes that wait for their reader; the oldest beyond are passed, and logged."""
+    binlogs_max: int = 10_000
+    """Growing segments with a number of files; reports of more are not remembered."""
 
 
 class SegmentSweep:
     """See the module. Every round may be cut short and repeated."""
 
-    def __init__(self, book: SegmentBook, owners: SegmentOwners) -> None:
+    def __init__(self, book: SegmentBook, owners: SegmentOwners, limits: SweepLimits) -> None:
+        self._limits = limits
         self._book = book
         self._owners = owners
         self._binlogs: dict[SegmentId, int] | None = None
@@ -52,7 +60,7 @@ class SegmentSweep:
         """Remember the files of a growing segment of a log; False if it is none."""
         known = await self._known_binlogs()
         meta = await self._growing(id)
-        if meta is None or (id not in known and len(known) >= BINLOGS_KNOWN_MAX):
+        if meta is None or (id not in known and len(known) >= self._limits.binlogs_max):
             return False
         if count > known.get(id, 0):
             await self._book.put_binlogs(id, count)
@@ -90,8 +98,8 @@ class SegmentSweep:
 
     async def tidy(self, now_ms: int) -> None:
         """Forget what ended long ago, pass flushes nobody reads, repeat reports to owners."""
-        self._forgotten += await self._book.forget(now_ms - KEPT_MS)
-        passed = await self._book.unacknowledged_beyond(UNACKNOWLEDGED_MAX)
+        self._forgotten += await self._book.forget(now_ms - self._limits.kept_ms)
+        passed = await self._book.unacknowledged_beyond(self._limits.unacknowledged_max)
         for id in passed:
             await self._book.acknowledge(id, now_ms)
         self._passed += len(passed)
@@ -99,7 +107,7 @@ class SegmentSweep:
             log.warning(
                 "flushed segments were not acknowledged, the oldest are passed",
                 passed=len(passed),
-                limit=UNACKNOWLEDGED_MAX,
+                limit=self._limits.unacknowledged_max,
             )
         # An owner keeps the numbers in memory: a new one does not know them.
         await self.report_binlogs(list(await self._known_binlogs()))

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.log.log_recovery import RecoveryState
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_sealing import SealReason
-from broker.core.segments.segment_table import SegmentTable
+from broker.core.segments.segment_table import NewSegment, SegmentTable
 from broker.model.batch import Codec, NewBatch
 from broker.model.effect import (
     AllFlushed,
@@ -23,7 +24,8 @@ from broker.model.effect import (
     Truncated,
 )
 from broker.model.failure import Refusal
-from broker.model.ids import SegmentId, TimeTick, TxnId
+from broker.model.ids import CollectionId, SegmentId, TimeTick, TxnId
+from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, AppendedInTxn, MessageType, NewMessage
 from broker.model.producer_numbers import ProducerPart
 from broker.model.snapshot import Snapshot
@@ -237,3 +239,46 @@ def _held(shards: SegmentTable) -> dict[SegmentId, tuple[int, int, dict[TxnId, t
         it.id: (it.rows, it.size_bytes, it.held_by)
         for it in (*shards.growing(), *shards.sealed.values())
     }
+
+
+def growing_table() -> SegmentTable:
+    """Segments 1 and 2 of collection 7, and 3 of collection 8, each with one row."""
+    table = SegmentTable()
+    for vchannel, collection in (("p_7v0", 7), ("p_8v0", 8)):
+        table.create_collection(vchannel, CollectionId(collection), (A, B), 0)
+    for id, vchannel, partition in ((1, "p_7v0", A), (2, "p_7v0", B), (3, "p_8v0", A)):
+        new = NewSegment(SegmentId(id), TimeTick(id), 0.0)
+        segment = table.create_segment(vchannel, partition, new, (1, 10))
+        table.grow(segment, 1, 10, TimeTick(id), None)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("orders", "sealed"),
+    [
+        (SegmentOrders(), {}),
+        (SegmentOrders(binlogs=((SegmentId(1), 32), (SegmentId(9), 99))), {}),
+        (SegmentOrders(binlogs=((SegmentId(1), 33),)), {1: SealReason.BINLOGS}),
+        (SegmentOrders(seal=(SegmentId(3), SegmentId(9))), {3: SealReason.FORCED}),
+        (
+            SegmentOrders(seal_collections=(CollectionId(7),)),
+            {1: SealReason.FORCED, 2: SealReason.FORCED},
+        ),
+    ],
+)
+def test_orders_seal_the_segments_that_they_name(
+    orders: SegmentOrders, sealed: dict[int, SealReason]
+) -> None:
+    table = growing_table()
+    table.obey(orders)
+    assert {id: it.sealed for id, it in table.sealed.items()} == sealed
+    assert table.growing_bytes == 10 * (3 - len(sealed))
+    table.obey(orders)
+    assert len(table.sealed) == len(sealed)
+
+
+def test_a_late_report_does_not_lower_the_number_of_files() -> None:
+    table = growing_table()
+    for count in (5, 3):
+        table.obey(SegmentOrders(binlogs=((SegmentId(1), count),)))
+    assert [it.binlogs for it in table.growing()] == [5, 0, 0]

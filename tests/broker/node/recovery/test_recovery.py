@@ -6,6 +6,7 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
+from broker.core.master.segment_records import LOG_VCHANNELS, SEGMENTS, decode_segment_meta
 from broker.core.txn.txn_limits import TxnLimits
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
@@ -18,6 +19,7 @@ from broker.model.snapshot import (
 from broker.model.txn import TxnContext
 from broker.node.state.node_limits import NodeLimits
 from tests.broker.meta.flaky import Flaky
+from tests.broker.node import rows_of_collections
 from tests.broker.node.watched_wal import WatchedMemory
 from tests.broker.node.world import PCHANNEL, World, appended, message, running_node
 
@@ -65,6 +67,29 @@ def test_it_is_saved_after_ten_seconds_or_a_hundred_records_and_then_read_from_t
             wal.reads.clear()
             assert (await world.locate(term=2)).channel.term == 2
             assert min(wal.reads) >= second.id
+
+    run_seeded(1, scenario)
+
+
+def test_a_new_segment_is_saved_at_the_next_look_and_its_rows_after_the_period() -> None:
+    async def segment_rows(meta: MemoryMetaStore) -> list[int]:
+        found = await meta.list(SEGMENTS, limit=10)
+        return [decode_segment_meta(entry.value).rows for _, entry in found]
+
+    async def scenario() -> None:
+        meta = MemoryMetaStore()
+        async with running_node(WatchedMemory(), LIMITS, recovery=StoredRecovery(meta)) as world:
+            await world.assign()
+            await world.append(rows_of_collections.create_collection())
+            await world.append(rows_of_collections.insert(rows=3))
+            await world.clock.sleep(2.5)
+            assert await segment_rows(meta) == [3]
+            assert await meta.get(LOG_VCHANNELS + rows_of_collections.VCHANNEL) is not None
+            await world.append(rows_of_collections.insert(rows=4))
+            await world.clock.sleep(2.5)
+            assert await segment_rows(meta) == [3]
+            await world.clock.sleep(10)
+            assert await segment_rows(meta) == [7]
 
     run_seeded(1, scenario)
 
