@@ -184,7 +184,7 @@ async def found(system: System, *ids: int) -> list[SegmentMeta | None]:
 
 
 async def states(system: System, *ids: int) -> list[SegmentMetaState | None]:
-    return [it and it.state for it in await found(system, *ids)]
+    return [None if it is None else it.state for it in await found(system, *ids)]
 
 
 async def flushes(system: System) -> list[int]:
