@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from broker.model.ids import MessageId
+from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
 
 RECORD_OVERHEAD_BYTES = 400
@@ -19,6 +19,8 @@ SLICE_RECORDS_MAX = 1024
 """The most records of one read, so that no reader blocks the event loop for long."""
 
 _HEAD_MAX = 1024
+_EVICTED = Record(Term(0), MessageId(0), TimeTick(0), MessageId(0), 0, "", (), b"")
+"""Fills the places before the head: any record of the window there would outlive its eviction."""
 
 
 class TailWindow:
@@ -82,7 +84,7 @@ class TailWindow:
         self.size_bytes -= size_bytes
         dropped_to = self._head + count
         # Free the bodies at once, but shift the lists only when many places are free: linear cost.
-        self._records[self._head : dropped_to] = [self._records[-1]] * count
+        self._records[self._head : dropped_to] = [_EVICTED] * count
         self._head = dropped_to
         if self._head > _HEAD_MAX and self._head * 2 > len(self._records):
             del self._records[: self._head]

@@ -1,5 +1,7 @@
 """The tail against the plain list of everything that was pushed."""
 
+from weakref import ref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +76,26 @@ def test_evicted_places_are_reclaimed_and_reads_stay_right() -> None:
     found = window.read(MessageId(count - 3))
     assert found is not None
     assert [each.base_id for each in found] == [count - 3, count - 2, count - 1, count]
+
+
+class Watched(Record):
+    """A record to which weak references are possible."""
+
+
+def test_evicted_records_are_freed_at_once() -> None:
+    window, pushed = TailWindow(MessageId(1)), list[ref[Record]]()
+    for start in range(1, 101):
+        watched = Watched(
+            Term(1), MessageId(start), TimeTick(start), MessageId(start), 2, "v", (9,), bytes(9)
+        )
+        pushed.append(ref(watched))
+        window.push([watched], 0.0)
+        del watched
+        window.evict_beyond(5_000)
+    assert [each() is None for each in pushed] == [
+        start < window.first_id for start in range(1, 101)
+    ]
+    assert 1 < window.first_id < 100
 
 
 def test_one_read_is_bounded() -> None:
