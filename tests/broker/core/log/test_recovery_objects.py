@@ -162,14 +162,15 @@ def test_a_segment_that_was_created_before_its_vchannel_was_dropped_is_no_surpri
 
 def test_new_and_flushed_segments_and_collections_are_news_and_grown_ones_are_not() -> None:
     objects = made()
-    assert objects.has_news
-    objects.clear_changes()
-    objects.apply(V, [Inserted(C, A, SegmentId(11), 1, 10, None)], TimeTick(20))
-    assert (objects.changed_segments, objects.has_news) == ({11}, False)
-    objects.apply(V, [SegmentFlushed(C, A, SegmentId(11))], TimeTick(21))
-    assert objects.has_news
-    objects.clear_changes()
-    assert not objects.has_news
-    objects.apply(V, [PartitionCreated(C, PartitionId(3))], TimeTick(22))
-    assert objects.has_news
+    news = [objects.has_news]
+    for tick, effect in (
+        (20, Inserted(C, A, SegmentId(11), 1, 10, None)),
+        (21, SegmentFlushed(C, A, SegmentId(11))),
+        (22, PartitionCreated(C, PartitionId(3))),
+    ):
+        objects.clear_changes()
+        assert not objects.changed_segments
+        objects.apply(V, [effect], TimeTick(tick))
+        news.append(objects.has_news)
+    assert news == [True, False, True, True]
     assert (objects.changed_vchannels, objects.changed_segments) == ({V}, set())
