@@ -55,6 +55,8 @@ PACKAGES = (
 )
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5, idle_seconds=2.0)
 IDLE_SECONDS = 10.0
+INTERRUPTED = 130
+"""The exit code that shells give to a program ended by Ctrl-C."""
 Run = tuple[list[Series], Mapping[str, Any]]
 """What was measured, and when, on what and how much."""
 TOLD = {
@@ -75,7 +77,7 @@ def main() -> int:
         new = files[1] if len(files) > 1 else _measured(options, console)
     except KeyboardInterrupt:
         print("interrupted before anything was measured", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return _compared(files[0], new, console) if files else 0
 
 
@@ -92,7 +94,7 @@ def _measured(options: argparse.Namespace, console: Console) -> Run:
         subjects = chosen(list(everything(Path(name), servers, amount)), options.only)
         if not subjects:
             told = "|".join(options.only)
-            kinds = ", ".join(sorted({it.kind for it in QUESTIONS if it.kind}))
+            kinds = "; ".join(sorted({it.kind for it in QUESTIONS if it.kind}))
             sys.exit(f"no subject has {told!r} in its name or kind; the kinds are: {kinds}")
         stops: list[int] = []
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -117,8 +119,11 @@ def _measured(options: argparse.Namespace, console: Console) -> Run:
         console.print(table)
         console.print()
     console.print(report.LEGEND, style="dim", highlight=False)
-    picture.draw(field_of, options.out / "bench.png", told_of(about))
-    console.print(f"bench.png and bench.json are in {options.out.resolve()}")
+    drawn = picture.draw(field_of, options.out / "bench.png", told_of(about))
+    files = "bench.png and bench.json are" if drawn else "bench.json is"
+    console.print(f"{files} in {options.out.resolve()}")
+    if stops:
+        sys.exit(INTERRUPTED)  # half a run is no result to compare
     return field_of, about
 
 

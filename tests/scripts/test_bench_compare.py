@@ -98,6 +98,9 @@ def test_subjects_of_one_run_alone_are_not_compared_but_named() -> None:
     assert "0 better, 0 worse, 1 same; 0 worse by more than 5 %" in told
     assert "only in the old run: Tidemark a" in told
     assert "nothing to compare" in "\n".join(summary([], []))
+    many = "\n".join(summary(found, [f"subject {at}" for at in range(7)]))
+    assert "only in the old run: subject 0; subject 1;" in many
+    assert many.endswith("subject 4, and 2 more")
 
 
 def test_the_table_fits_into_a_hundred_columns_and_shouts_what_fails() -> None:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from benchmark.baselines.kafka_jars import CENTRAL, LIST, BadJar, class_path, listed
+from benchmark.baselines.kafka_server import kafka
 from benchmark.baselines.kafka_topics import Waiting
+from benchmark.processes import Unavailable
+from java import JavaMissing
 
 JAR = b"a jar"
 WANTED = f"org/apache/kafka/some/1.0/some-1.0.jar {hashlib.sha512(JAR).hexdigest()}\n"
@@ -42,6 +45,20 @@ def test_a_jar_that_was_changed_in_the_folder_is_fetched_again(tmp_path: Path) -
     (tmp_path / "some-1.0.jar").write_bytes(b"changed")
     (jar,) = class_path(tmp_path, WANTED, lambda _: JAR)
     assert jar.read_bytes() == JAR
+
+
+def test_a_machine_without_java_fetches_no_jar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("confluent_kafka")
+
+    def missing() -> Path:
+        raise JavaMissing("there is no Java >= 17; install it with: some-command")
+
+    monkeypatch.setattr("benchmark.baselines.kafka_server.ensure_java", missing)
+    with pytest.raises(Unavailable, match="some-command"), kafka(tmp_path, tmp_path / "jars"):
+        pass
+    assert not (tmp_path / "jars").exists()
 
 
 def test_a_refused_message_and_one_without_an_answer_end_a_run() -> None:

@@ -34,7 +34,7 @@ def test_a_picture_of_some_questions_explains_itself(
 ) -> None:
     kept: list[Any] = []
     monkeypatch.setattr(pyplot, "close", kept.append)
-    picture.draw(some(), tmp_path / "bench.png", "3 rounds, 2 CPUs")
+    assert picture.draw(some(), tmp_path / "bench.png", "3 rounds, 2 CPUs")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     (figure,) = kept
     assert "Tidemark beside" in figure.get_suptitle()
@@ -106,6 +106,6 @@ def test_no_text_lies_on_another_or_outside(
 
 
 def test_nothing_measured_makes_no_picture(tmp_path: Path) -> None:
-    picture.draw([], tmp_path / "bench.png", "")
-    picture.draw([Series("never run", "read")], tmp_path / "bench.png", "")
+    assert not picture.draw([], tmp_path / "bench.png", "")
+    assert not picture.draw([Series("never run", "read")], tmp_path / "bench.png", "")
     assert list(tmp_path.iterdir()) == []

@@ -24,8 +24,8 @@ def kafka(folder: Path, downloads: Path) -> Iterator[Server]:
     """Run Kafka with its data in the folder. Raises Unavailable when that cannot be done here."""
     try:
         importlib.import_module("confluent_kafka")
-        jars = class_path(downloads / "kafka", LIST.read_text())
         java = ensure_java() / "bin" / "java"
+        jars = class_path(downloads / "kafka", LIST.read_text())
     except ImportError as error:
         raise Unavailable(f"confluent-kafka is not installed: {error}") from error
     except (BadJar, JavaMissing) as error:

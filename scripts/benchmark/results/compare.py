@@ -32,6 +32,7 @@ from benchmark.results.figures import (
 )
 
 MARGIN = 0.05
+LOST_NAMED = 5
 MEASURED_ALIKE = (
     ("messages of a round", "messages"),
     ("seconds at a rate", "seconds_at_a_rate"),
@@ -173,7 +174,9 @@ def summary(found: Sequence[Change], lost_names: Sequence[str]) -> Iterator[str]
     if any(it.verdict == TOO_FEW for it in ours):
         yield f"?: judged only when both runs have {ROUNDS_MIN} rounds of it; take --rounds 5"
     if lost_names:
-        yield f"only in the old run: {', '.join(lost_names)}"
+        named, more = lost_names[:LOST_NAMED], len(lost_names) - LOST_NAMED
+        told = f", and {more} more" if more > 0 else ""
+        yield f"only in the old run: {'; '.join(named)}{told}"
 
 
 def unlike(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -35,14 +35,14 @@ CROWDED_FROM = 2_000
 """Where the largest value is that many times the smallest, only powers of ten are labelled."""
 
 
-def draw(field_of: Sequence[Series], path: Path, about: str) -> None:
-    """Draw a panel for each question of which something was measured.
+def draw(field_of: Sequence[Series], path: Path, about: str) -> bool:
+    """Draw a panel for each question of which something was measured; False if nothing was.
 
     `about` stands below the title: what run this was, on which machine.
     """
     panels = list(asked(field_of))
     if not panels:
-        return
+        return False
     columns = _columns(panels)
     heights = [sum([_height(found) for _, found in column]) for column in columns]
     figure = pyplot.figure(figsize=(8.5 * len(columns), max(heights) + HEAD_INCHES + FOOT_INCHES))
@@ -60,6 +60,7 @@ def draw(field_of: Sequence[Series], path: Path, about: str) -> None:
     )  # fmt: skip
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+    return True
 
 
 Panel = tuple[Question, list[Series]]

@@ -112,7 +112,7 @@ def goal_row(goal: Goal, found: Sequence[float]) -> tuple[str, ...]:
 
 
 def _missing(missing: Mapping[str, str]) -> Table:
-    table = _plain("Not measured", "of all baselines")
+    table = _plain("Not measured", "what did not start, failed, or could not keep up")
     table.add_column("")
     table.add_column("why")
     for name, why in missing.items():
