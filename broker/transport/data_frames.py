@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001 - this package is the one that may know h2's inside (see its docstring)
 """Fast path for HTTP/2 DATA frames, out and in, that bypasses h2's copies and events.
 
-h2 copies what it sends five times and asks two state machines that do not change; here it is copied
-twice. h2 copies what arrives four times and makes flags, a text and an event of each frame; here it
-is copied once. Anything unusual is left to h2.
+h2 copies what it sends five times and asks two state machines that do not change; here the socket
+gets views of it. h2 copies what arrives four times and makes flags, a text and an event of each
+frame; here it is copied once. Anything unusual is left to h2.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from grpclib.protocol import Stream
 from h2.connection import ConnectionState, H2Connection
 from h2.stream import StreamState
 
-from schemas.encoding.data_frames import HEAD_BYTES, plain_data
+from schemas.encoding.data_frames import DATA, HEAD_BYTES, frame_end, plain_data
 
 # HTTP/2's frame header: 24 bits of length in two parts, type, flags, stream.
 _HEAD = Struct(">BHBBL")
-_DATA, _NO_FLAGS = 0x0, 0x0
+_NO_FLAGS = 0x0
 # Either side may half-close first, so one half-closed state still sends and the other still takes.
 _SENDING = frozenset({StreamState.OPEN, StreamState.HALF_CLOSED_REMOTE})
 _TAKING = (StreamState.OPEN, StreamState.HALF_CLOSED_LOCAL)
@@ -35,28 +35,30 @@ def send_window(connection: H2Connection, stream_id: int) -> int | None:
     return min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
 
 
-def put_data(connection: H2Connection, stream_id: int, data: memoryview) -> bool:
-    """Queue `data` on the connection as DATA frames, as h2's `send_data` would.
+def data_frames(
+    connection: H2Connection, stream_id: int, data: memoryview
+) -> list[bytes | memoryview] | None:
+    """The DATA frames of `data` for the socket, counted as sent as h2's `send_data` would.
 
-    It must fit the windows. Returns False, and does nothing, when the stream is closed.
+    What h2 has queued must go before them. `data` must fit the windows. None, and nothing is
+    counted, when the stream is closed.
     """
     stream = connection.streams.get(stream_id)
     if stream is None or stream.state_machine.state not in _SENDING:
-        return False
+        return None
     if connection.state_machine.state is ConnectionState.CLOSED:
-        return False
+        return None
     size, frame_bytes_max = len(data), connection.max_outbound_frame_size
     window = min(stream.outbound_flow_control_window, connection.outbound_flow_control_window)
     assert size <= window, "the caller did not wait for the window"
-    unsent = connection._data_to_send
+    found: list[bytes | memoryview] = []
     for start in range(0, size, frame_bytes_max):
         part = data[start : start + frame_bytes_max]
         length = len(part)
-        unsent += _HEAD.pack(length >> 16, length & 0xFFFF, _DATA, _NO_FLAGS, stream_id)
-        unsent += part
+        found += (_HEAD.pack(length >> 16, length & 0xFFFF, DATA, _NO_FLAGS, stream_id), part)
     stream.outbound_flow_control_window -= size
     connection.outbound_flow_control_window -= size
-    return True
+    return found
 
 
 def take_data(
@@ -88,6 +90,39 @@ def take_data(
         stream.buffer.add(contents[0] if len(contents) == 1 else b"".join(contents), size)
         at = stop
     return at
+
+
+def take_part(
+    connection: H2Connection, streams: Mapping[int, Stream], data: bytes, at: int
+) -> tuple[int, int]:
+    """Pass on what is here of a plain DATA frame at `data[at]` that is not here whole.
+
+    Returns its stream and how much of it is still to come, which is to be taken as a frame of that
+    size: frames of DATA may be divided. A rest of 0 means that nothing was passed on, because h2
+    may object to the frame. `take_data` must have stopped at it.
+    """
+    rest = frame_end(data, at) - len(data)
+    stream_id = int.from_bytes(data[at + 5 : at + HEAD_BYTES], "big")
+    if data[at + 3] != DATA or data[at + 4] or frame_end(data, at) - at - HEAD_BYTES > min(
+        connection.max_inbound_frame_size, _window(connection, stream_id)
+    ):
+        return stream_id, 0
+    taken = take_rest(connection, streams, stream_id, data[at + HEAD_BYTES :])
+    return stream_id, rest if taken else 0
+
+
+def take_rest(
+    connection: H2Connection, streams: Mapping[int, Stream], stream_id: int, part: bytes
+) -> bool:
+    """Pass on a part of a frame; False, and nothing done, when the stream may not receive it."""
+    stream, size = streams.get(stream_id), len(part)
+    if stream is None or connection.state_machine.state not in _UP:
+        return False
+    if size > _window(connection, stream_id):
+        return False
+    _count(connection, stream_id, size)
+    stream.buffer.add(part, size)
+    return True
 
 
 def _window(connection: H2Connection, stream_id: int) -> int:

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 import grpclib.protocol
 from h2.connection import ConnectionState
 
-from broker.transport.data_frames import processed, put_data, send_window
+from broker.transport.data_frames import data_frames, processed, send_window
 from schemas.encoding.frames import FrameSplitter, frames
 
 SLICE_BYTES_MAX = 256 * 1024
 """The largest single write to the socket; between two slices other streams get their turn."""
+
+JOINED_BYTES_MAX = 4096
+"""To copy less than this is cheaper than to pass it to the socket in parts."""
 
 
 class StreamGone(Exception):
@@ -82,15 +85,14 @@ class Arrivals:
         self.lost = reason or "connection lost"
         self._wake()
 
-    def take(self) -> bytes:
-        """All that has arrived, without waiting; empty when nothing has."""
-        if not self._chunks:
-            return b""
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        owed_bytes, self._owed_bytes = self._owed_bytes, 0
-        self._give_back(owed_bytes)
-        return data
+    def take(self) -> list[bytes]:
+        """All that has arrived, in pieces, without waiting; empty when nothing has."""
+        chunks = self._chunks
+        if chunks:
+            self._chunks = []
+            owed_bytes, self._owed_bytes = self._owed_bytes, 0
+            self._give_back(owed_bytes)
+        return chunks
 
     def _give_back(self, size: int) -> None:
         """Reopen the peer's window, when enough has been taken."""
@@ -154,10 +156,12 @@ class BatchStream:
         for a half-close inside one) and, once all that arrived was returned, StreamGone.
         """
         while True:
-            data = self._arrivals.take()
+            chunks = self._arrivals.take()
             # What has arrived is returned before the end or the loss is reported.
-            if data:
-                messages = self._splitter.feed(data)
+            if chunks:
+                messages = self._splitter.feed(chunks[0])
+                for chunk in chunks[1:]:
+                    messages += self._splitter.feed(chunk)
                 if messages:
                     return messages
             elif self._arrivals.ended:
@@ -265,10 +269,17 @@ class BatchStream:
 
     def _send(self, data: memoryview) -> None:
         """Put `data`, which the windows let through, on the socket in one write."""
-        if not put_data(self._h2, self._id, data):
+        parts = data_frames(self._h2, self._id, data)
+        if parts is None:
             raise StreamGone("the stream is closed")
-        self._stream.connection.data_send_process()
-        self._stream.connection.flush()  # uvloop writes once, at the end of this turn of the loop
+        connection = self._stream.connection
+        connection.data_send_process()
+        connection.flush()  # what h2 has queued goes first
+        # uvloop writes once, at the end of this turn of the loop.
+        if len(data) < JOINED_BYTES_MAX:
+            self._stream._transport.write(b"".join(parts))
+        else:
+            self._stream._transport.writelines(parts)
 
     def _lose(self, reason: str) -> None:
         """Called by grpclib when the stream was reset or the connection lost: wake all waiters."""

@@ -4,6 +4,9 @@
 A peer such as grpc-go sends a DATA frame for each message, pings and window updates between them,
 and what one read brings ends inside a frame. If h2 got more than the frames that only it
 understands, it would take the messages behind them too, at ten times the cost.
+
+A large DATA frame is passed on in the parts in which it arrives, as if its sender had made a frame
+of each: so its bytes are not copied to make it whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +14,20 @@ from collections.abc import Callable, Mapping
 from grpclib.protocol import Stream
 from h2.connection import H2Connection
 
-from broker.transport.data_frames import take_data
+from broker.transport.data_frames import take_data, take_part, take_rest
 from schemas.encoding.data_frames import DATA, HEAD_BYTES, frame_end
+
+PART_BYTES_MIN = 16 * 1024
+"""Less of an unfinished frame is kept: an object for every two bytes takes 28 times their size."""
 
 
 class WholeFrames:
     """What arrives on one connection. `to_h2` gets whole frames, and may close the connection."""
 
-    __slots__ = ("_connection", "_frame_bytes_max", "_kept", "_missing", "_streams", "_to_h2")
+    __slots__ = (
+        "_connection", "_frame_bytes_max", "_kept", "_missing", "_rest", "_stream_id", "_streams",
+        "_to_h2",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -32,14 +41,16 @@ class WholeFrames:
         self._streams = streams
         self._to_h2 = to_h2
         self._frame_bytes_max = frame_bytes_max
-        # Not a list of what was read: an object for every two bytes takes 28 times their size.
+        # Not a list of what was read: see PART_BYTES_MIN.
         self._kept = bytearray()
         self._missing = 0
+        # Of the DATA frame that is being passed on in parts: its stream, and what is to come.
+        self._stream_id = self._rest = 0
 
     @property
     def unfinished(self) -> bool:
-        """Whether the beginning of a frame is kept here."""
-        return bool(self._kept)
+        """Whether a frame has begun that is not here whole."""
+        return bool(self._kept or self._rest)
 
     def receive(self, data: bytes) -> bool:
         """Pass on every frame that is complete now; returns whether there was one."""
@@ -55,6 +66,12 @@ class WholeFrames:
             # The rest of an oversize frame: to read it as frames would show h2 a part of it only.
             self._to_h2(data)
             return False
+        elif self._rest:
+            data = self._continue(data)
+            if self.unfinished:
+                return False
+            if not data:
+                return True
         at = self._preface(data)
         while at < len(data):
             after = take_data(self._connection, self._streams, data, at)
@@ -62,7 +79,7 @@ class WholeFrames:
             if stop > after and not self._to_h2(data[after:stop]):
                 return True
             if stop == at:
-                self._keep(data[at:])
+                self._begin(data, at)
                 return at > 0
             at = stop
         return True
@@ -87,7 +104,35 @@ class WholeFrames:
             stop = after
         return stop
 
+    def _begin(self, data: bytes, at: int) -> None:
+        """Pass on what is here of the unfinished frame at `at`, or keep it."""
+        if len(data) - at - HEAD_BYTES >= PART_BYTES_MIN:
+            self._stream_id, self._rest = take_part(self._connection, self._streams, data, at)
+        if not self._rest:
+            self._keep(data[at:])
+
+    def _continue(self, data: bytes) -> bytes:
+        """Take `data` for the frame that is passed on in parts; returns what lies behind it."""
+        part = data[: self._rest]
+        if len(part) < min(self._rest, PART_BYTES_MIN):
+            # From here on as a frame of its own that has just begun.
+            self._keep(_data_head(self._rest, self._stream_id) + part)
+            self._rest = 0
+            return b""
+        self._rest -= len(part)
+        if not take_rest(self._connection, self._streams, self._stream_id, part):
+            # The stream has ended meanwhile: h2 gives the bytes back to the connection.
+            self._to_h2(_data_head(len(part), self._stream_id) + part)
+        return data[len(part) :]
+
     def _keep(self, rest: bytes) -> None:
         self._kept += rest
-        known = len(rest) >= HEAD_BYTES
-        self._missing = (frame_end(rest, 0) if known else HEAD_BYTES) - len(rest)
+        wanted = frame_end(rest, 0) if len(rest) >= HEAD_BYTES else HEAD_BYTES
+        if len(rest) < HEAD_BYTES + PART_BYTES_MIN:
+            # Then the frame may be passed on in parts, or is kept until it is whole.
+            wanted = min(wanted, HEAD_BYTES + PART_BYTES_MIN)
+        self._missing = wanted - len(rest)
+
+
+def _data_head(size: int, stream_id: int) -> bytes:
+    return size.to_bytes(3, "big") + bytes((DATA, 0)) + stream_id.to_bytes(4, "big")

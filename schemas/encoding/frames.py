@@ -40,7 +40,9 @@ class FrameSplitter:
     After an error the position in the stream is lost: discard the splitter.
     """
 
-    __slots__ = ("_acceptable_bytes", "_chunks", "_drop", "_needed", "limit_bytes", "pending")
+    __slots__ = (
+        "_acceptable_bytes", "_chunks", "_drop", "_length", "_needed", "limit_bytes", "pending",
+    )  # fmt: skip
 
     def __init__(self, limit_bytes: int, *, passed_over_bytes_max: int = 0) -> None:
         self.limit_bytes = limit_bytes
@@ -48,6 +50,8 @@ class FrameSplitter:
         """Bytes that came of a frame that is not complete."""
         self._acceptable_bytes = max(limit_bytes, passed_over_bytes_max)
         self._chunks: list[bytes] = []
+        """What came of the unfinished frame: of its message once its head is known."""
+        self._length = 0
         self._needed = HEAD_BYTES
         self._drop = 0
 
@@ -61,34 +65,48 @@ class FrameSplitter:
             data = self._dropped(data)
             if self._drop:
                 return []
-        if self._chunks:
-            self._chunks.append(data)
-            self.pending += len(data)
-            if self.pending < self._needed:
-                return []
-            # Joined once per frame or head, not once per chunk: large frames stay linear.
-            data = b"".join(self._chunks)
         messages: list[bytes] = []
         position, end = 0, len(data)
+        if self.pending:
+            self.pending += end
+            if self.pending < self._needed:
+                self._chunks.append(data)
+                return []
+            if self._needed == HEAD_BYTES:  # the head was cut, which is rare
+                data = b"".join((*self._chunks, data))
+                end = len(data)
+            else:
+                position = end - (self.pending - self._needed)
+                # The only copy of a message that came in many pieces.
+                message = b"".join((*self._chunks, data[:position]))
+                if self._length > self.limit_bytes:
+                    return self._pass_over(message, data[position:], messages)
+                messages.append(message)
         needed = HEAD_BYTES
         while end - position >= HEAD_BYTES:
-            length = self._length(data, position)
-            oversize = length > self.limit_bytes
-            needed = HEAD_BYTES + (min(length, SHOWN_BYTES) if oversize else length)
+            self._length = self._length_at(data, position)
+            oversize = self._length > self.limit_bytes
             # An oversize is reported once enough of it is here to see its request id.
+            needed = HEAD_BYTES + (min(self._length, SHOWN_BYTES) if oversize else self._length)
             if end - position < needed:
                 break
+            message, rest = data[position + HEAD_BYTES : position + needed], position + needed
             if oversize:
-                messages.append(Oversize(data[position + HEAD_BYTES : position + needed], length))
-                self._keep(b"", HEAD_BYTES)
-                # `pending` stays above 0 until the rest has come: a peer that stops is stalled.
-                self._drop, self.pending = HEAD_BYTES + length - needed, needed
-                return messages + self.feed(data[position + needed :])
-            messages.append(data[position + HEAD_BYTES : position + needed])
-            position += needed
+                return self._pass_over(message, data[rest:], messages)
+            messages.append(message)
+            position = rest
             needed = HEAD_BYTES
-        self._keep(data[position:], needed)
+        self._keep(data, position, needed)
         return messages
+
+    def _pass_over(self, beginning: bytes, rest: bytes, messages: list[bytes]) -> list[bytes]:
+        """Report an oversize of which enough is here, and drop what is still to come of it."""
+        messages.append(Oversize(beginning, self._length))
+        self._chunks = []
+        # `pending` stays above 0 until the rest has come: a peer that stops is stalled.
+        self._drop = self._length - len(beginning)
+        self.pending = HEAD_BYTES + len(beginning) if self._drop else 0
+        return messages + self.feed(rest)
 
     def _dropped(self, data: bytes) -> bytes:
         """What is left of `data` behind the frame that is passed over."""
@@ -97,7 +115,7 @@ class FrameSplitter:
         self.pending = self.pending + dropped if self._drop else 0
         return data[dropped:]
 
-    def _length(self, data: bytes, position: int) -> int:
+    def _length_at(self, data: bytes, position: int) -> int:
         compressed: int
         length: int
         compressed, length = _HEAD.unpack_from(data, position)
@@ -108,7 +126,7 @@ class FrameSplitter:
             raise FrameTooLarge(self.limit_bytes, length)
         return length
 
-    def _keep(self, rest: bytes, needed: int) -> None:
-        self._chunks = [rest] if rest else []
-        self.pending = len(rest)
-        self._needed = needed
+    def _keep(self, data: bytes, position: int, needed: int) -> None:
+        self.pending, self._needed = len(data) - position, needed
+        start = position if needed == HEAD_BYTES else position + HEAD_BYTES
+        self._chunks = [data[start:]] if self.pending else []

@@ -8,7 +8,7 @@ from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transport.data_frames import put_data, send_window
+from broker.transport.data_frames import data_frames, send_window
 
 STREAM = 1
 REQUEST = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "here")]
@@ -41,20 +41,32 @@ def test_they_are_those_that_h2_makes_and_leave_the_same_windows(
     sizes: list[int], frame_bytes_max: int
 ) -> None:
     (ours, server), (theirs, _) = pair(frame_bytes_max), pair(frame_bytes_max)
-    sent = b""
+    sent = wire = b""
     for number, size in enumerate(sizes):
         data = bytes([number]) * min(size, ours.local_flow_control_window(STREAM))
         sent += data
         assert send_window(ours, STREAM) == ours.local_flow_control_window(STREAM)
-        assert put_data(ours, STREAM, memoryview(data))
+        made = data_frames(ours, STREAM, memoryview(data))
+        assert made is not None
+        wire += b"".join(made)
         for start in range(0, len(data), theirs.max_outbound_frame_size):
             theirs.send_data(STREAM, data[start : start + theirs.max_outbound_frame_size])
-    assert bytes(ours._data_to_send) == bytes(theirs._data_to_send)
+    assert wire == bytes(theirs._data_to_send)
     left = ours.local_flow_control_window(STREAM)
     assert left == theirs.local_flow_control_window(STREAM)
     assert ours.outbound_flow_control_window == theirs.outbound_flow_control_window
-    came = [it for it in exchange(ours, server) if isinstance(it, DataReceived)]
+    came = [it for it in server.receive_data(wire) if isinstance(it, DataReceived)]
     assert b"".join([it.data for it in came]) == sent
+
+
+def test_the_socket_gets_views_of_what_is_sent() -> None:
+    client, _ = pair()
+    data = memoryview(bytes(20_000))
+    made = data_frames(client, STREAM, data)
+    assert made is not None
+    parts = [it for it in made if isinstance(it, memoryview)]
+    assert [len(it) for it in parts] == [16_384, 20_000 - 16_384]
+    assert all(it.obj is data.obj for it in parts)
 
 
 def test_the_answering_side_may_send_after_the_asking_one_has_ended() -> None:
@@ -62,7 +74,7 @@ def test_the_answering_side_may_send_after_the_asking_one_has_ended() -> None:
     server.send_headers(STREAM, [(":status", "200")])
     client.end_stream(STREAM)
     exchange(client, server)
-    assert put_data(server, STREAM, memoryview(b"answer"))
+    assert data_frames(server, STREAM, memoryview(b"answer"))
 
 
 @pytest.mark.parametrize("ended", ["never opened", "half-closed", "reset", "goodbye"])
@@ -81,5 +93,5 @@ def test_a_stream_that_takes_no_data_gets_none(ended: str) -> None:
             client.close_connection()
     client.clear_outbound_data_buffer()
     assert send_window(client, stream_id) is None
-    assert not put_data(client, stream_id, memoryview(b"late"))
+    assert data_frames(client, stream_id, memoryview(b"late")) is None
     assert client.data_to_send() == b""
