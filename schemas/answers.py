@@ -17,6 +17,14 @@ from schemas.status import read_streaming_error
 _MESSAGE_PROPERTY: Final = b"\x12"
 _BASE36_WALS: Final = frozenset({1, 3})
 """RocksMQ and Kafka."""
+_TICK_KEY: Final = b"\x0a\x03_tt\x12"
+_REPEATED_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc", "_lcs", "_lc", "_wt"})
+_REMEMBERED_MAX: Final = 1024
+_REMEMBERED_BYTES_MAX: Final = 1024
+_remembered: dict[tuple[bytes, bytes], dict[str, str]] = {}
+"""Properties by the bytes before and behind the time tick."""
+_heads: dict[int, bytes] = {}
+"""By the size of a whole ConsumeResponse."""
 
 
 class Produced(NamedTuple):
@@ -142,14 +150,7 @@ def scan_consume_response(frame: bytes) -> ConsumeAnswer | None:
 
     Raises Malformed when the bytes are not a ConsumeResponse.
     """
-    end = len(frame)
-    if end > 6 and frame[0] == 0x12:
-        start, stop = read_length(frame, 1, end)
-        if stop == end and frame[start : start + 3] == b"\x08\x01\x12":
-            first, last = read_length(frame, start + 3, end)
-            if last == end and (consumed := _read_usual(frame, first, end)):
-                return consumed
-    return _scan_any_consume(frame)
+    return _scan_usual_consume(frame) or _scan_any_consume(frame)
 
 
 def _scan_any_consume(frame: bytes) -> ConsumeAnswer | None:
@@ -167,27 +168,105 @@ def _scan_any_consume(frame: bytes) -> ConsumeAnswer | None:
             return None
 
 
-def _read_usual(data: bytes, position: int, end: int) -> Consumed | None:
-    """An ImmutableMessage of known fields, its id first; None for any other."""
-    if position >= end or data[position] != 0x0A:
+def _scan_usual_consume(frame: bytes) -> Consumed | None:
+    """A message as this server writes it: id, payload, properties; None for any other shape.
+
+    One function without calls: a consumer runs it for every message.
+    """
+    end = len(frame)
+    head = _heads.get(end) or _head_of(end)
+    at = len(head)
+    if not frame.startswith(head) or at + 4 > end:
         return None
-    start, position = read_length(data, position + 1, end)
-    message_id = _message_id(data[start:position])
+    # The id: 0x0A, its bytes, 0x0A, those of its text, the text, and WAL_name = RocksMQ.
+    stop = at + 2 + frame[at + 1]
+    digits = frame[at + 4 : stop - 2]
+    if (
+        stop > end
+        or frame[at] != 0x0A
+        or frame[at + 2] != 0x0A
+        or frame[at + 3] != len(digits)
+        or not 0 < len(digits) < 13
+        or not digits.isalnum()
+        or frame[stop - 2 : stop] != b"\x10\x01"
+    ):
+        return None
     payload = b""
+    if stop < end and frame[stop] == 0x12:
+        first, stop = read_length(frame, stop + 1, end)
+        payload = frame[first:stop]
+    properties = _repeated(frame, stop, end) or _entries(frame[stop:end])
+    return None if properties is None else Consumed(int(digits, 36), payload, properties)
+
+
+def _head_of(size: int) -> bytes:
+    """What stands before the message in a ConsumeResponse of `size` bytes; remembered."""
+    inner_bytes = size - 1 - len(varint(size))
+    # A length in front of a length: the first guess may be a byte too long.
+    while 1 + len(varint(inner_bytes)) + inner_bytes < size:
+        inner_bytes += 1
+    message_bytes = inner_bytes - 3 - len(varint(inner_bytes))
+    while 3 + len(varint(message_bytes)) + message_bytes < inner_bytes:
+        message_bytes += 1
+    if len(_heads) >= _REMEMBERED_MAX:
+        _heads.clear()
+    head = b"".join((b"\x12", varint(inner_bytes), b"\x08\x01\x12", varint(message_bytes)))
+    _heads[size] = head
+    return head
+
+
+def _repeated(frame: bytes, first: int, end: int) -> dict[str, str] | None:
+    """The properties, where all but the time tick stand in many messages; None for any other.
+
+    To find the tick and look up what is round it costs less than to read every entry.
+    """
+    at = frame.rfind(_TICK_KEY, first)
+    if at < first + 2 or at + 7 > end:
+        return None
+    stop = at + 7 + frame[at + 6]
+    if stop > end or stop - at > 127 or frame[at - 2] != 0x1A or frame[at - 1] != stop - at:
+        return None
+    # Whole entries on both sides, so these bytes are no part of another entry's value.
+    around = frame[first : at - 2], frame[stop:end]
+    shared = _remembered.get(around)
+    if shared is None:
+        shared = _remember(around)
+    text = frame[at + 7 : stop]
+    if shared is None or not text.isascii():
+        return None
+    # The tick last: an earlier entry with its key does not count.
+    return {**shared, "_tt": text.decode("ascii")}
+
+
+def _remember(around: tuple[bytes, bytes]) -> dict[str, str] | None:
+    before, behind = around
+    if len(before) + len(behind) > _REMEMBERED_BYTES_MAX:
+        return None
+    first, last = _entries(before), _entries(behind)
+    if first is None or last is None:
+        return None
+    shared = first | last
+    # Others would fill the memory with values that never come again.
+    if not shared.keys() <= _REPEATED_KEYS:
+        return None
+    if len(_remembered) >= _REMEMBERED_MAX:
+        _remembered.clear()
+    _remembered[around] = shared
+    return shared
+
+
+def _entries(region: bytes) -> dict[str, str] | None:
+    """All properties of a region of entries alone; None when there is something else."""
     properties: dict[str, str] = {}
+    position, end = 0, len(region)
     while position < end:
-        tag = data[position]
-        # Unknown, or an id in parts: the general path skips the one and joins the other.
-        if tag != 0x1A and tag != 0x12:
+        # Unknown, a payload, or an id in parts: the general path skips or joins these.
+        if region[position] != 0x1A:
             return None
-        start, position = read_length(data, position + 1, end)
-        content = data[start:position]
-        if tag == 0x1A:
-            key, value = read_entry(content)
-            properties[key] = value
-        else:
-            payload = content
-    return Consumed(message_id, payload, properties)
+        start, position = read_length(region, position + 1, end)
+        key, value = read_entry(region[start:position])
+        properties[key] = value
+    return properties
 
 
 def _read_any(data: bytes) -> Consumed:

@@ -36,6 +36,8 @@ def read_base36(text: str) -> int:
     """
     if not (text.isascii() and text.isalnum()):
         raise Malformed(f"{shown(text)} is not an unsigned base-36 number", 0)
+    if len(text) < 13:
+        return int(text, 36)
     # The length first: a peer chose the text, and a long one costs much to convert.
     if len(text) > 64 or (value := int(text, 36)) > UINT64_MAX:
         raise Malformed(f"{shown(text)} does not fit 64 bits", 0)
@@ -47,6 +49,9 @@ def rocksmq_id(text: str) -> int:
 
     Raises Malformed for what is not one.
     """
+    # Twelve digits fit 64 bits: what follows is for longer texts, signs and errors.
+    if len(text) < 13 and text.isascii() and text.isalnum():
+        return int(text, 36)
     negative = text.startswith("-")
     magnitude = read_base36(text[1:] if negative else text)
     if magnitude > INT64_MAX + negative:

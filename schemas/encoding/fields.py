@@ -70,8 +70,11 @@ def read_tag(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Start and end of the length-delimited content whose length stands at `position`."""
-    if position < end and data[position] < 128:
-        length, start = data[position], position + 1
+    # Lengths of one and of two bytes are read without a call.
+    if position < end and (first := data[position]) < 128:
+        length, start = first, position + 1
+    elif position + 1 < end and (second := data[position + 1]) < 128:
+        length, start = first & 127 | second << 7, position + 2
     else:
         length, start = read_varint(data, position, end)
     if length > end - start:

@@ -1,5 +1,9 @@
 """The client's side of the hot streams, against betterproto2 and against garbage."""
 
+import contextlib
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,6 +190,66 @@ def test_a_time_tick_is_recognised() -> None:
     assert isinstance(consumed, Consumed)
     assert consumed.properties["_t"] == "1"
     assert (consumed.tick, consumed.last_confirmed_id) == (TICK, 7)
+
+
+def test_bytes_of_a_tick_inside_of_another_property_are_not_its_tick() -> None:
+    told = b"\x1a\x0b\x0a\x03_tt\x12\x04abcd"
+    for around in (told, b"x" + told, told + b"x", told[2:], told[2:-1]):
+        properties = {"_vc": "v", "note": around.decode(), "_t": "2"}
+        body = message(b"p", properties)
+        frame = consume_message(9, TICK, 9, 3, scan_message(body, 0, len(body)).stored)
+        behind = frame[: -len(told)] + told[:2] + frame[-len(told) :]
+        for each in (frame, behind):
+            consume = None
+            with contextlib.suppress(Exception):
+                consume = streaming.ConsumeResponse.parse(each).consume
+            if consume is None or consume.message is None:
+                continue
+            found = scan_consume_response(each)
+            assert isinstance(found, Consumed)
+            assert found.properties == consume.message.properties
+
+
+def test_the_last_of_two_ticks_counts_and_a_damaged_one_is_malformed() -> None:
+    body = message(b"p", {"_vc": "v", "_t": "2"})
+    stored = scan_message(body, 0, len(body)).stored + b"\x1a\x08\x0a\x03_tt\x12\x01z"
+    found = scan_consume_response(consume_message(9, TICK, 9, 3, stored))
+    assert isinstance(found, Consumed)
+    assert found.tick == TICK
+    good = consume_message(9, TICK, 9, 3, stored)
+    at = good.rindex(b"_tt")
+    for bad in (b"\xff", b"\xc3"):
+        damaged = good[: at + 6] + bad + good[at + 7 :]
+        with pytest.raises(Malformed, match="UTF-8"):
+            scan_consume_response(damaged)
+
+
+def test_properties_that_messages_repeat_are_read_once() -> None:
+    frames = []
+    for number in range(300):
+        body = message(b"%d" % number * (1 + number % 3), {"_t": "2", "_v": "1", "_vc": "once"})
+        stored = scan_message(body, 0, len(body)).stored
+        frames.append(consume_message(5000 + number, TICK + number, 5000 + number, 3, stored))
+    read = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal read
+        read += event == "call" and frame.f_code.co_name == "read_entry"
+
+    sys.setprofile(count)
+    try:
+        found = [scan_consume_response(it) for it in frames]
+    finally:
+        sys.setprofile(None)
+    assert read <= 6
+    assert [it.tick for it in found if isinstance(it, Consumed)] == [
+        TICK + number for number in range(300)
+    ]
+    first, second = found[0], found[1]
+    assert isinstance(first, Consumed)
+    assert isinstance(second, Consumed)
+    first.properties["mine"] = "changed"
+    assert "mine" not in second.properties
 
 
 def test_a_delivery_without_its_tick_says_so_when_asked() -> None:

@@ -105,7 +105,7 @@ class Decoder:
         )
 
     def _take(self, consumed: Consumed, messages: list[Received]) -> None:
-        tags = consumed.properties
+        tags, tick = consumed.properties, TimeTick(consumed.tick)
         kind = int(tags.get("_t", "0"))
         in_txn = "_tx" in tags and kind != MessageType.COMMIT_TXN
         end = self._wanted.end
@@ -115,36 +115,33 @@ class Decoder:
             self.done = True
             return
         if kind == MessageType.TIME_TICK:
-            self._take_tick(consumed, messages)
+            self._take_tick(consumed, tick, messages)
             return
-        if end is not None and consumed.tick > end.tick:
+        if end is not None and tick > end.tick:
             self.done = True
             return
-        self._take_message(consumed, kind, messages, in_txn=in_txn)
-
-    def _take_message(
-        self, consumed: Consumed, kind: int, messages: list[Received], *, in_txn: bool
-    ) -> None:
         # Before the repeats of broadcasts are dropped: they are behind the reader, too.
         new = self._progress.admit(
             MessageId(consumed.message_id),
-            TimeTick(consumed.tick),
+            tick,
             MessageId(consumed.last_confirmed_id),
             whole=not in_txn,
         )
-        if not new or ("_bh" in consumed.properties and self._is_repeat(consumed)):
-            return
+        if new and not ("_bh" in tags and self._is_repeat(consumed)):
+            self._take_new(self._received(consumed, tick, kind), messages, in_txn=in_txn)
+
+    def _take_new(self, message: Received, messages: list[Received], *, in_txn: bool) -> None:
         # No program wrote these; who needs them names their types.
-        if kind in SELF_CONTROLLED_TYPES and self._wanted.types is None:
+        if message.type in SELF_CONTROLLED_TYPES and self._wanted.types is None:
             return
-        if kind == MessageType.COMMIT_TXN:
+        if message.type == MessageType.COMMIT_TXN:
             messages += self._txn
             self._txn = []
-        elif kind == MessageType.BEGIN_TXN:
+        elif message.type == MessageType.BEGIN_TXN:
             # A transaction that is delivered again, on a new stream, starts from its begin.
             self._txn = []
         else:
-            (self._txn if in_txn else messages).append(self._received(consumed, kind))
+            (self._txn if in_txn else messages).append(message)
 
     def _is_repeat(self, copy: Consumed) -> bool:
         """Whether a coordinator appended this copy again, after it died and was restarted."""
@@ -152,20 +149,15 @@ class Decoder:
         vchannel = copy.properties.get("_vc", "")
         return not self._broadcasts.is_first(vchannel, broadcast_id, copy.message_id)
 
-    def _take_tick(self, consumed: Consumed, messages: list[Received]) -> None:
-        tick, end = TimeTick(consumed.tick), self._wanted.end
+    def _take_tick(self, consumed: Consumed, tick: TimeTick, messages: list[Received]) -> None:
+        end = self._wanted.end
         new = self._progress.close(tick, MessageId(consumed.last_confirmed_id))
         self.done = end is not None and tick >= end.tick
         if new and self._wanted.with_ticks:
-            messages.append(self._received(consumed, MessageType.TIME_TICK))
+            messages.append(self._received(consumed, tick, MessageType.TIME_TICK))
 
-    def _received(self, consumed: Consumed, kind: int) -> Received:
-        return Received(
-            consumed.payload,
-            MessageId(consumed.message_id),
-            TimeTick(consumed.tick),
-            consumed.properties.get("_vc", ""),
-            self._wanted.collection,
-            kind,
-            consumed.properties,
-        )
+    def _received(self, consumed: Consumed, tick: TimeTick, kind: int) -> Received:
+        tags = consumed.properties
+        vchannel, collection = tags.get("_vc", ""), self._wanted.collection
+        id = MessageId(consumed.message_id)
+        return Received(consumed.payload, id, tick, vchannel, collection, kind, tags)
