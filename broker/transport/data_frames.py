@@ -103,8 +103,11 @@ def take_part(
     """
     rest = frame_end(data, at) - len(data)
     stream_id = int.from_bytes(data[at + 5 : at + HEAD_BYTES], "big")
-    if data[at + 3] != DATA or data[at + 4] or frame_end(data, at) - at - HEAD_BYTES > min(
-        connection.max_inbound_frame_size, _window(connection, stream_id)
+    if (
+        data[at + 3] != DATA
+        or data[at + 4]
+        or frame_end(data, at) - at - HEAD_BYTES
+        > min(connection.max_inbound_frame_size, _window(connection, stream_id))
     ):
         return stream_id, 0
     taken = take_rest(connection, streams, stream_id, data[at + HEAD_BYTES :])

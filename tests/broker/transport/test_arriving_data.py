@@ -1,17 +1,12 @@
 """Frames of data that h2 does not see: all is as if it had."""
 
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
 
 import pytest
-from grpclib.config import Configuration
-from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, Stream
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import PingReceived
-from h2.exceptions import FrameTooLargeError, ProtocolError
+from h2.exceptions import FrameTooLargeError
 from hyperframe.frame import (
     DataFrame,
     ExtensionFrame,
@@ -20,133 +15,17 @@ from hyperframe.frame import (
     RstStreamFrame,
     WindowUpdateFrame,
 )
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.transport import whole_frames
 from broker.transport.data_frames import processed, take_data
-from broker.transport.whole_frames import PART_BYTES_MIN, WholeFrames
-
-KNOWN, COUNTED, NEW, RESERVED_BIT = 1, 3, 9, 1 << 31
-"""Streams: plain ones, one whose length was announced, one that nobody opened."""
-ANNOUNCED_BYTES = 20_000
-REQUEST = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "here")]
-RESPONSE = [(":status", "200")]
+from broker.transport.whole_frames import WholeFrames
+from tests.broker.transport.sides import COUNTED, KNOWN, NEW, Side, plain
 
 HALF_A_HEADER_BLOCK = b"\0\0\0\x01\0\0\0\0\x07"
 OVERLONG = b"\xff\xff\xff\0\0\0\0\0\x01"
 OF_NO_STREAM = b"\0\0\x03\0\0\0\0\0\0abc"
-
-
-class Accepting(AbstractHandler):
-    """Takes every call and reads nothing."""
-
-    def accept(
-        self, stream: Stream, headers: object, release_stream: Callable[[], None]
-    ) -> None: ...
-
-    def cancel(self, stream: Stream) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Side:
-    """One end of a connection, and what came to its streams."""
-
-    def __init__(self, *, ours: bool, client: bool, frame_bytes_max: int = 16_384) -> None:
-        self._ours = ours
-        self.h2 = H2Connection(H2Configuration(client_side=client, header_encoding="ascii"))
-        self._peer = H2Connection(H2Configuration(client_side=not client))
-        connection = Connection(self.h2, cast(Any, self), config=Configuration())
-        self._processor = EventsProcessor(Accepting(), connection)
-        self._all: dict[int, Stream] = {}
-        self.failure: type[Exception] | None = None
-        self.h2_bytes = 0
-        self._frames = WholeFrames(self.h2, self._processor.streams, self._to_h2, frame_bytes_max)
-        self.pings = 0
-        for each in (self.h2, self._peer):
-            each.initiate_connection()
-        self._open(client=client)
-        self.h2.max_inbound_frame_size = frame_bytes_max
-        self.h2.incoming_buffer.max_frame_size = frame_bytes_max
-
-    def _open(self, *, client: bool) -> None:
-        announced = [("content-length", str(ANNOUNCED_BYTES))]
-        caller, answerer = (self.h2, self._peer) if client else (self._peer, self.h2)
-        for number in (KNOWN, COUNTED, COUNTED + 2):
-            caller.send_headers(number, REQUEST + (announced if number == COUNTED else []))
-        for _ in range(2):
-            self.receive(self._peer.data_to_send())
-            self._peer.receive_data(self.h2.data_to_send())
-        answerer.send_headers(KNOWN, RESPONSE)
-        answerer.send_headers(COUNTED, RESPONSE + announced)
-        if client:
-            for number in (KNOWN, COUNTED, COUNTED + 2):
-                self._add(number)
-            self.receive(self._peer.data_to_send())
-        self.h2.clear_outbound_data_buffer()
-
-    def _add(self, number: int) -> None:
-        stream = self._processor.connection.create_stream(stream_id=number)
-        self._processor.register(stream)
-
-    def receive(self, data: bytes) -> None:
-        if self.failure is not None:
-            return
-        if self._ours:
-            self._frames.receive(data)
-        else:
-            self._to_h2(data)
-
-    def _to_h2(self, data: bytes) -> bool:
-        try:
-            events = self.h2.receive_data(data)
-        except ProtocolError as error:
-            self.failure = type(error)
-            return False
-        self.h2_bytes += len(data)
-        for event in events:
-            self.pings += isinstance(event, PingReceived)
-            if event.__class__ in self._processor.processors:
-                self._processor.process(event)
-        self._all |= self._processor.streams
-        return True
-
-    def is_closing(self) -> bool:
-        return False
-
-    def write(self, data: bytes) -> None: ...
-
-    def came(self) -> dict[int, tuple[bytes, int]]:
-        """To each stream: the bytes, and what its peer's window was narrowed by for them."""
-        found = {}
-        for number, stream in self._all.items():
-            queued = list(cast(Any, stream.buffer._unacked)._queue)
-            found[number] = (
-                b"".join([it.data for it in queued]),
-                sum(it.ack_size for it in queued),
-            )
-        return found
-
-    def state(self) -> tuple[object, ...]:
-        """All that h2 has in mind."""
-        streams = {
-            number: (
-                stream.state_machine.state,
-                stream._inbound_window_manager.current_window_size,
-                stream._inbound_window_manager._bytes_processed,
-                stream._actual_content_length,
-            )
-            for number, stream in self.h2.streams.items()
-        }
-        window = self.h2._inbound_flow_control_window_manager.current_window_size
-        waiting = bytes(self.h2.incoming_buffer._data) + bytes(self._frames._kept)
-        unsent = bytes(self.h2._data_to_send)
-        return streams, window, waiting, unsent, self.h2.state_machine.state, self.pings
-
-
-def plain(stream_id: int, size: int) -> bytes:
-    return DataFrame(stream_id, bytes(range(256)) * (size // 256) + bytes(size % 256)).serialize()
 
 
 def data_frames() -> st.SearchStrategy[bytes]:
@@ -260,88 +139,6 @@ def test_of_many_small_frames_h2_gets_only_those_that_hold_no_data(reads: list[i
     assert side.pings == 10
     data, owed_bytes = side.came()[KNOWN]
     assert len(data) == owed_bytes == 5 * 9 * 110
-
-
-LARGE = 60_000
-
-
-@settings(deadline=None)
-@given(
-    client=st.booleans(),
-    sizes=st.lists(st.sampled_from([10, 20_000, 40_000, LARGE]), min_size=1, max_size=4),
-    cuts=st.lists(st.integers(1, 70_000), max_size=8),
-)
-@example(client=False, sizes=[LARGE], cuts=[20_000, 40_000])
-@example(client=False, sizes=[LARGE], cuts=[20_000, 20_100, 50_000])
-@example(client=True, sizes=[40_000, 10], cuts=[39_000])
-def test_a_large_frame_that_comes_in_parts_ends_as_one_that_comes_whole(
-    client: bool, sizes: list[int], cuts: list[int]
-) -> None:
-    ours = Side(ours=True, client=client, frame_bytes_max=LARGE)
-    theirs = Side(ours=False, client=client, frame_bytes_max=LARGE)
-    ping = PingFrame(0, b"12345678").serialize()
-    for size in sizes:
-        wire = plain(KNOWN, size) + ping
-        edges = sorted({0, len(wire), *[cut for cut in cuts if cut < len(wire)]})
-        for start, stop in pairwise(edges):
-            ours.receive(wire[start:stop])
-        theirs.receive(wire)
-        assert ours.failure is theirs.failure
-        if theirs.failure is not None:  # beyond the window: refused whole
-            return
-        assert not ours._frames.unfinished
-        assert ours.came() == theirs.came()
-        assert ours.state() == theirs.state()
-
-
-def test_what_is_here_of_a_large_frame_is_passed_on_before_its_end() -> None:
-    side = Side(ours=True, client=False, frame_bytes_max=LARGE)
-    wire = plain(KNOWN, LARGE)
-    assert not side._frames.receive(wire[:PART_BYTES_MIN])
-    assert side.came()[KNOWN] == (b"", 0), "with its head it is too little"
-    assert not side._frames.receive(wire[PART_BYTES_MIN : PART_BYTES_MIN + 20])
-    assert side.came()[KNOWN][0] == wire[9 : PART_BYTES_MIN + 20]
-    side = Side(ours=True, client=False, frame_bytes_max=LARGE)
-    assert not side._frames.receive(wire[:20_000])
-    assert side.came()[KNOWN][0] == wire[9:20_000]
-    assert not side._frames.receive(wire[20_000:40_000])
-    assert side.came()[KNOWN][0] == wire[9:40_000]
-    assert side._frames.unfinished
-    assert side._frames.receive(wire[40_000:] + plain(KNOWN, 3))
-    data, owed_bytes = side.came()[KNOWN]
-    assert data == wire[9:] + bytes(3)
-    assert owed_bytes == len(data)
-    assert not side._frames.unfinished
-
-
-def test_the_rest_of_a_frame_whose_stream_has_ended_is_given_back_to_the_connection() -> None:
-    ours = Side(ours=True, client=False, frame_bytes_max=LARGE)
-    theirs = Side(ours=False, client=False, frame_bytes_max=LARGE)
-    wire = plain(KNOWN, LARGE)
-    ours.receive(wire[:20_000])
-    theirs.receive(plain(KNOWN, 20_000 - 9))
-    for side in (ours, theirs):
-        side.h2.reset_stream(KNOWN)
-    ours.receive(wire[20_000:])
-    theirs.receive(plain(KNOWN, LARGE + 9 - 20_000))
-    assert ours.failure is theirs.failure is None
-    assert ours.state() == theirs.state()
-
-
-@pytest.mark.parametrize("of", ["a padded one", "no stream", "a known length", "beyond the window"])
-def test_a_large_frame_that_h2_may_refuse_is_kept_for_it(of: str) -> None:
-    side = Side(ours=True, client=False, frame_bytes_max=LARGE)
-    wire = plain(COUNTED if of == "a known length" else KNOWN, LARGE)
-    if of == "a padded one":
-        wire = DataFrame(KNOWN, bytes(LARGE - 10), flags=["PADDED"], pad_length=9).serialize()
-    elif of == "no stream":
-        wire = plain(NEW, LARGE)
-    elif of == "beyond the window":
-        side.receive(plain(KNOWN, 20_000))
-    before = side.came()
-    side.receive(wire[:40_000])
-    assert side.came() == before
-    assert side._frames.unfinished
 
 
 def test_a_frame_that_comes_two_bytes_at_a_time_takes_no_more_than_its_size() -> None:
