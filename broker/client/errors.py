@@ -271,6 +271,12 @@ class NoSuchCursor(ServerRefusal):
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
 
+class UnknownMember(ServerRefusal):
+    """The master knows no tenant, proxy or write node of this id; or a channel is not known."""
+
+    expected = StreamingCode.CHANNEL_NOT_EXIST
+
+
 class CursorMovedBack(ServerRefusal):
     """The cursor is already beyond this tick, and only `reset` sets it back."""
 
@@ -343,6 +349,7 @@ _BY_MEANING = (
     OutdatedTarget,
     NotLocal,
     NoSuchCursor,
+    UnknownMember,
     CursorMovedBack,
     CursorWasReset,
 )

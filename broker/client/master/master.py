@@ -4,12 +4,14 @@ from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
 from broker.client.master.segments import SegmentCalls
+from broker.client.master.members import MemberCalls
 from broker.client.master.time_and_ids import TimeAndIds
+from broker.client.master.time_ticks import TimeTickCalls
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 
 
-class Master(TimeAndIds, SegmentCalls):
+class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls):
     """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
 
     first = await log.master.alloc_timestamp(10)  # one call
@@ -18,7 +20,9 @@ class Master(TimeAndIds, SegmentCalls):
 
     def __init__(self, connection: Connection, tasks: TaskGroup, *, deadline_s: float) -> None:
         calls = ServiceCalls(connection, "tidemark.v1.Master", deadline_s=deadline_s)
-        super().__init__(calls, tasks, deadline_s=deadline_s)
+        TimeAndIds.__init__(self, calls, tasks, deadline_s=deadline_s)
+        MemberCalls.__init__(self, calls)
+        TimeTickCalls.__init__(self, calls, deadline_s=deadline_s)
 
     async def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""
