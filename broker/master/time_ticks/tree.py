@@ -18,6 +18,7 @@ from broker.ports.meta import MetaStore
 from broker.ports.tick_appends import TickAppends
 
 TIME_TICKS = "time_ticks"
+RESTARTS_MAX = 20
 
 
 def collector_name(origin: TickOrigin) -> str:
@@ -50,4 +51,6 @@ def time_ticks_tree(
         )
 
     children = [child for origin in TickOrigin for child in leg(origin)]
-    return SupervisorSpec(name=TIME_TICKS, strategy=ONE_FOR_ONE, children=tuple(children))
+    return SupervisorSpec(
+        name=TIME_TICKS, strategy=ONE_FOR_ONE, children=tuple(children), restarts_max=RESTARTS_MAX
+    )
