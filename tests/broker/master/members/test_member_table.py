@@ -1,0 +1,110 @@
+"""Tenants and proxies over a store that fails, and the proxies that ticks wait for."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from actors import ONE_FOR_ONE, SupervisorSpec, System
+from actors.testing import VirtualClock, run_seeded
+from broker.coordinator.json_records import UnreadableRecord
+from broker.core.master import member_rules
+from broker.core.master.member_rules import MEMBERS_MAX
+from broker.master.member_records import decode_proxy, decode_tenant, proxy_key, tenant_key
+from broker.master.members.messages import (
+    DeleteProxy,
+    DeleteTenant,
+    ListProxies,
+    ListTenants,
+    PutProxy,
+    PutTenant,
+)
+from broker.master.time_ticks.tick_records import encode_settings, settings_key
+from broker.master.tree import MasterParts, master_tree
+from broker.meta.memory_store import MemoryMetaStore
+from broker.model.failure import Refused, StreamingCode
+from broker.model.master.tenancy import ProxyMember, Tenant
+from broker.model.master.time_ticks import TickOrigin, TickPolicy, TickSettings
+from broker.ports.meta import MetaStore
+from tests.broker.coordinator.fakes import ShakyStore
+
+PATH = "/root/master/members"
+PROXY = ProxyMember(3, "10.0.0.1", 19_530)
+
+
+def run_master(store: MetaStore, clock: VirtualClock) -> System:
+    root = SupervisorSpec("root", ONE_FOR_ONE, (master_tree(MasterParts(store), "/root"),))
+    return System(root, clock=clock)
+
+
+def seeded(test: Callable[[VirtualClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(VirtualClock())
+
+    run_seeded(1, main)
+
+
+def test_a_change_that_cannot_be_stored_does_not_count() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_master(store, clock) as system:
+            members = system.find(PATH)
+            await members.ask(PutProxy(PROXY), deadline_s=5.0)
+            await members.ask(PutTenant(Tenant(1)), deadline_s=5.0)
+            store.broken = True
+            for change in (
+                PutProxy(ProxyMember(4, "10.0.0.2", 1)),
+                PutTenant(Tenant(1, 9)),
+                DeleteProxy(3),
+                DeleteTenant(1),
+            ):
+                with pytest.raises(Refused, match="disk full; try again") as caught:
+                    await members.ask(change, deadline_s=5.0)
+                assert caught.value.refusal.code is StreamingCode.INNER
+            assert await members.ask(ListProxies(), deadline_s=5.0) == (PROXY,)
+            assert await members.ask(ListTenants(), deadline_s=5.0) == (Tenant(1),)
+
+    seeded(scenario)
+
+
+def test_a_restarted_table_has_all_more_than_one_list_of_the_store() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_master(MemoryMetaStore(), clock) as system:
+            for number in range(1, MEMBERS_MAX + 1):
+                await system.find(PATH).ask(PutTenant(Tenant(number)), deadline_s=5.0)
+            with pytest.raises(Refused, match="there are 1024 tenants already"):
+                await system.find(PATH).ask(PutTenant(Tenant(5_000)), deadline_s=5.0)
+            await system.find(PATH).ask(PutTenant(Tenant(7, 2)), deadline_s=5.0)
+            system.kill(PATH)
+            await clock.sleep(1.0)
+            found = await system.find(PATH).ask(ListTenants(), deadline_s=5.0)
+            assert len(found) == MEMBERS_MAX
+            assert found[6] == Tenant(7, 2)
+
+    seeded(scenario)
+
+
+def test_a_proxy_that_ticks_wait_for_cannot_be_deleted() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        ticks = TickSettings((3,), ("c",), TickPolicy.SOFT, 500)
+        await store.write({settings_key(TickOrigin.PROXIES): encode_settings(ticks)})
+        async with run_master(store, clock) as system:
+            await system.find(PATH).ask(PutProxy(PROXY), deadline_s=5.0)
+            with pytest.raises(Refused, match="wait for proxy 3") as caught:
+                await system.find(PATH).ask(DeleteProxy(3), deadline_s=5.0)
+            assert caught.value.refusal.code is StreamingCode.RESOURCE_ACQUIRED
+            assert await store.get(proxy_key(3)) is not None
+
+    seeded(scenario)
+
+
+def test_a_damaged_record_is_named() -> None:
+    with pytest.raises(UnreadableRecord, match=proxy_key(3)):
+        decode_proxy(proxy_key(3), b'{"version": 1, "id": 3}')
+    with pytest.raises(UnreadableRecord, match=tenant_key(3)):
+        decode_tenant(tenant_key(3), b"{}")
+
+
+def test_the_keys_hold_numbers_only() -> None:
+    assert (tenant_key(7), proxy_key(8)) == ("tenant/7", "proxy/8")
+    assert member_rules.ID_MAX == 2**63 - 1
