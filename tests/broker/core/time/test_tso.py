@@ -142,6 +142,13 @@ def test_the_bound_is_due_when_half_of_the_window_is_gone() -> None:
     assert tso.bound_due(hybrid, NOW_MS + 1_500) == NOW_MS + 1_500 + tso.WINDOW_MS
 
 
+def test_a_holder_that_lost_a_race_continues_above_the_other_one() -> None:
+    hybrid = fresh()
+    other_ms = hybrid.bound_ms + 500
+    after = tso.granted(hybrid, other_ms, other_ms + tso.WINDOW_MS)
+    assert after == tso.started(other_ms, other_ms + tso.WINDOW_MS)
+
+
 def test_a_late_word_of_a_smaller_bound_takes_nothing_back() -> None:
     hybrid = fresh()
     assert tso.granted(hybrid, hybrid.bound_ms, hybrid.bound_ms - 1) == hybrid
