@@ -4,8 +4,8 @@ from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
 from broker.client.master.member_calls import MemberCalls
-from broker.client.master.tick_calls import TimeTickCalls
 from broker.client.master.segments import SegmentCalls
+from broker.client.master.tick_calls import TimeTickCalls
 from broker.client.master.time_and_ids import TimeAndIds
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1

@@ -29,6 +29,7 @@ from broker.client.read.start import Until
 from broker.client.start_time import Time
 from broker.client.txn.batch_commits import AppCommits, BatchCommitted
 from broker.client.txn.stage import StagedPart
+from broker.core.master.component_health import Component
 from broker.model.barrier import BarrierView
 from broker.model.broadcast import ResourceKey
 from broker.model.channel import ChannelOffsets
@@ -37,6 +38,8 @@ from broker.model.cut import Cut
 from broker.model.ids import MessageId, TimeTick, VChannelName
 from broker.model.master.live_config import ConfigChange, ConfigEntry
 from broker.model.master.segment_meta import SegmentMeta
+from broker.model.master.tenancy import ProxyMember, Tenant
+from broker.model.master.time_ticks import TickOrigin, TickPolicy, TimeTicksView
 from broker.model.named_cursor import CursorView
 
 class Admin:
@@ -761,6 +764,12 @@ class Master:
 
         Returns those that are not flushed, or are not there any more."""
         ...
+    def add_proxy(self, proxy: ProxyMember) -> None:
+        """Add a proxy, or replace the one of this id. InvalidArgument for a bad value."""
+        ...
+    def add_tenant(self, tenant: Tenant) -> None:
+        """Add a tenant, or replace the one of this id. InvalidArgument for a bad value."""
+        ...
     def alloc_id(self, count: int = 1) -> int:
         """The first of `count` consecutive ids, which no other caller gets: 64 bits, signed.
 
@@ -781,8 +790,25 @@ class Master:
         For writers that fill segments themselves: a segment that is opened here takes nothing from
         the log. Not retried: a repeat reserves again, and what is not used expires."""
         ...
+    def close_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
+        """Stop the ticks of this origin. No effect when none are set."""
+        ...
+    def delete_proxy(self, proxy_id: int) -> None:
+        """Remove a proxy. UnknownMember when there is none.
+
+        ResourceAcquired while the time ticks of the proxies wait for it: set them without it first."""
+        ...
+    def delete_tenant(self, tenant_id: int) -> None:
+        """Remove a tenant. UnknownMember when there is none."""
+        ...
     def describe_segment(self, collection_id: int, segment_id: int) -> int:
         """The index of the segment; 0: it has none. ChannelNotExist if it is not there."""
+        ...
+    def describe_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
+        """Who has reported what, which tick has passed, and which one every channel has."""
+        ...
+    def get_component_states(self) -> tuple[Component, list[Component]]:
+        """The state of the master, and of each of its parts."""
         ...
     def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""
@@ -797,6 +823,12 @@ class Master:
     def list_flushes(self) -> Iterator[SegmentMeta]:
         """The flushed segments that nobody has acknowledged, oldest flush first."""
         ...
+    def list_proxies(self) -> list[ProxyMember]:
+        """All proxies, by id."""
+        ...
+    def list_tenants(self) -> list[Tenant]:
+        """All tenants, by id."""
+        ...
     def report_binlogs(self, counts: Mapping[int, int]) -> list[int]:
         """Report how many files writers have made of growing segments; more than 32 seal one.
 
@@ -807,10 +839,36 @@ class Master:
     ) -> list[int]:
         """Report what a query node has loaded; returns the segments that nobody knows."""
         ...
+    def report_time_tick(self, origin: TickOrigin, peer: int, tick: int) -> TimeTick:
+        """Promise that this peer will add no message with a timestamp up to `tick`.
+
+        Returns the newest tick that passed. Call it when the appends of all such messages have
+        returned, and again and again: after a restart of the server nothing passes until every peer
+        has reported anew. May be repeated; retried until the deadline. UnknownMember for one that
+        is no peer; InvalidArgument for a tick of 0 or of the future."""
+        ...
     def seal_collection(self, collection_id: int) -> int:
         """Seal its growing segments; returns how many vchannels were told to. Idempotent.
 
         A sealed segment is flushed when nothing can be written into it any more."""
+        ...
+    def set_time_ticks(
+        self,
+        origin: TickOrigin,
+        peers: Iterable[int],
+        channels: Iterable[str],
+        *,
+        policy: TickPolicy | None = None,
+        interval_ms: int = 0,
+    ) -> TimeTicksView:
+        """Set who must report ticks, and the channels that get one message for each that passes.
+
+        No tick passes before each of the `peers` has reported, also after a restart of the server.
+        A new peer must be set before it takes its first timestamp. `channels` are pchannels and
+        vchannels; the message has type 1200, and the tick in the property `tidemark.time_tick`.
+        `policy`: SOFT for proxies, `interval_ms` (500) apart; for write nodes LIST, or MINIMUM.
+        Durable when it returns. UnknownMember for a proxy that was not added, and for an unknown
+        channel; InvalidArgument for other bad values."""
         ...
     def show_segments(
         self, collection_id: int, partition_id: int | None = None

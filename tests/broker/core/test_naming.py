@@ -148,6 +148,6 @@ def test_a_pchannel_name_that_would_break_a_path_is_refused(name: str) -> None:
 
 
 def test_the_control_channel_is_on_the_pchannel_that_hosts_it() -> None:
-    control = control_channel(PChannelName("by-dev-rootcoord-dml_0"))
+    control = naming.control_channel(PChannelName("by-dev-rootcoord-dml_0"))
     assert control == "by-dev-rootcoord-dml_0_vcchan"
-    assert is_control_channel(control)
+    assert naming.is_control_channel(control)
