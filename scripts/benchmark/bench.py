@@ -55,6 +55,7 @@ PACKAGES = (
 )
 QUICK = Amount(rounds=1, messages=8_000, seconds=0.5, idle_seconds=2.0)
 IDLE_SECONDS = 10.0
+NOTHING_COMPARED = 2
 INTERRUPTED = 130
 """The exit code that shells give to a program ended by Ctrl-C."""
 Run = tuple[list[Series], Mapping[str, Any]]
@@ -78,7 +79,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted before anything was measured", file=sys.stderr)
         return INTERRUPTED
-    return _compared(files[0], new, console) if files else 0
+    return compared(files[0], new, console) if files else 0
 
 
 def _measured(options: argparse.Namespace, console: Console) -> Run:
@@ -127,8 +128,12 @@ def _measured(options: argparse.Namespace, console: Console) -> Run:
     return field_of, about
 
 
-def _compared(old_run: Run, new_run: Run, console: Console) -> int:
-    """Print what changed; 1 when something of ours is worse by more than 5 % beyond the spread."""
+def compared(old_run: Run, new_run: Run, console: Console) -> int:
+    """Print what changed; the exit code.
+
+    1 when something of ours is worse by more than 5 % beyond the spread, 2 without any figure of
+    ours that both runs have.
+    """
     (old, old_about), (new, new_about) = old_run, new_run
     found = list(compare.changes(old, new))
     if any(it.verdict != compare.SAME for it in found):
@@ -139,6 +144,8 @@ def _compared(old_run: Run, new_run: Run, console: Console) -> int:
     ]
     for line in told:
         console.print(line, highlight=False)
+    if not any(it.ours for it in found):
+        return NOTHING_COMPARED
     return int(any(it.fails for it in found))
 
 

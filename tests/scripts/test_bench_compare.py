@@ -4,6 +4,7 @@ import io
 
 import pytest
 from benchmark import names
+from benchmark.bench import compared
 from benchmark.results.compare import (
     BETTER,
     SAME,
@@ -123,6 +124,16 @@ def test_a_change_of_a_baseline_is_listed_after_ours_and_counted() -> None:
     Console(file=out, width=100).print(table(found))
     assert out.getvalue().index(OURS) < out.getvalue().index(names.REDIS_APPEND)
     assert "1 figures of other servers changed" in "\n".join(summary(found, []))
+
+
+def test_the_exit_code_says_worse_or_nothing_in_common() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    redis, fast, slow = (
+        rates(names.REDIS_APPEND, 100, 110), rates(OURS, 200, 220), rates(OURS, 100, 110),
+    )  # fmt: skip
+    assert compared(([redis, fast], {}), ([redis, fast], {}), console) == 0
+    assert compared(([redis, fast], {}), ([redis, slow], {}), console) == 1
+    assert compared(([redis, fast], {}), ([redis], {}), console) == 2
 
 
 def test_runs_that_measured_something_else_are_told_apart() -> None:
