@@ -18,6 +18,7 @@ from broker.cli.commands import (
     cursors,
     describe,
     profile,
+    segments,
     streaming,
     wal,
 )
@@ -58,6 +59,7 @@ app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor reset`
 app.add_typer(profile.app, name="profile")
+app.add_typer(segments.app, name="segments")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
 app.command()(append_input.produce)

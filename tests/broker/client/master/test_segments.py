@@ -231,3 +231,30 @@ async def test_unknown_collections_partitions_and_segments_are_errors(
             await log.master.seal_collection(77)
         with pytest.raises(InvalidArgument, match="1 to 1000"):
             await log.master.assign_segment_id([])
+
+
+async def test_owners_in_other_processes_report_and_obey(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    broker = BrokerProcess(tmp_path / "data", address, pchannels="2", nodes="2")
+    try:
+        with anyio.fail_after(2 * WAIT_S_MAX):
+            async with connect(address) as log:
+                id, vchannel = await announced(log)
+                await log.append_batch(vchannel, [b"row"])
+                first = await one_segment(log, id, SegmentMetaState.GROWING)
+                assert await log.master.report_binlogs({first.id: 33}) == []
+                await one_segment(log, id, SegmentMetaState.FLUSHED)
+                await log.append_batch(vchannel, [b"row"])
+                second = await one_segment(log, id, SegmentMetaState.GROWING)
+                request = SegmentRequest(100, vchannel, "rows")
+                (assigned,) = await log.master.assign_segment_id([request])
+                assert await log.master.seal_collection(id) == 1
+
+                async def all_flushed() -> bool:
+                    ids = [first.id, second.id, assigned.segment_id]
+                    states = await log.master.get_segment_states(ids)
+                    return list(states.values()) == ["flushed"] * 3
+
+                await until(all_flushed)
+    finally:
+        broker.terminate()

@@ -1,0 +1,120 @@
+"""What `tidemark segments` prints: one row for each segment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.cli.session import with_client
+from broker.cli.show.figures import size_text
+from broker.cli.show.output import print_json, show, show_fitted
+from broker.cli.show.tables import Column, moment
+from broker.client import Client
+from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
+from broker.model.master.segment_meta import SegmentMeta
+
+NOTHING = "-"
+
+
+def show_segments(
+    server: str, collection: str, partition: int | None, state: str | None, *, as_json: bool
+) -> None:
+    """Print one row for each segment of a collection."""
+
+    async def ask(client: Client) -> list[SegmentMeta]:
+        id = await _id_of(client, collection)
+        return await client.master.show_segments(id, partition)
+
+    found = with_client(server, ask)
+    _print([it for it in found if state in (None, it.state.value)], as_json=as_json)
+
+
+def show_flushes(server: str, *, as_json: bool) -> None:
+    """Print one row for each segment that waits for an acknowledgement."""
+
+    async def ask(client: Client) -> list[SegmentMeta]:
+        return [it async for it in client.master.list_flushes()]
+
+    _print(with_client(server, ask), as_json=as_json)
+
+
+def show_states(server: str, segments: Sequence[int], *, as_json: bool) -> None:
+    """Print the state of each segment."""
+
+    async def ask(client: Client) -> Mapping[int, str]:
+        return await client.master.get_segment_states(segments)
+
+    found = with_client(server, ask)
+    if as_json:
+        return print_json([{"segment": id, "state": it} for id, it in found.items()])
+    return show_fitted(
+        [Column("segment", [str(id) for id in found]), Column("state", list(found.values()))]
+    )
+
+
+def seal_collection(server: str, collection: str) -> None:
+    """Seal its growing segments, and say where."""
+
+    async def seal(client: Client) -> int:
+        return await client.master.seal_collection(await _id_of(client, collection))
+
+    vchannels = with_client(server, seal)
+    show(f"sealing the growing segments of {collection} on {vchannels} vchannels")
+
+
+def acknowledge_flushes(server: str, segments: Sequence[int]) -> None:
+    """Acknowledge them, and name those that are not flushed."""
+
+    async def acknowledge(client: Client) -> list[int]:
+        return await client.master.acknowledge_flushes(segments)
+
+    refused = with_client(server, acknowledge)
+    show(f"{len(segments) - len(refused)} acknowledged")
+    if refused:
+        show(f"not flushed, or unknown: {', '.join(map(str, refused))}")
+
+
+async def _id_of(client: Client, collection: str) -> int:
+    if collection.isdigit():  # no name begins with a digit
+        return int(collection)
+    return (await client.collections.get(collection)).id
+
+
+def _print(found: Sequence[SegmentMeta], *, as_json: bool) -> None:
+    if as_json:
+        return print_json([_fields(it) for it in found])
+    return show_fitted(
+        [
+            Column("segment", [str(it.id) for it in found]),
+            Column("partition", [str(it.partition_id) for it in found]),
+            Column("state", [it.state.value for it in found]),
+            Column("rows", [f"{it.rows:,}" for it in found]),
+            Column("size", [size_text(it.size_bytes) for it in found]),
+            Column("from", [it.vchannel or "reservations" for it in found], leaves=3),
+            Column("opened", [_moment(it.open_tick) for it in found], leaves=2),
+            Column("closed", [_moment(it.close_tick) for it in found], leaves=1),
+        ]
+    )
+
+
+def _moment(tick: TimeTick) -> str:
+    return moment(tick >> TICK_LOGICAL_BITS) if tick else NOTHING
+
+
+def _fields(it: SegmentMeta) -> dict[str, Any]:
+    return {
+        "segment": it.id,
+        "collection": it.collection_id,
+        "partition": it.partition_id,
+        "state": it.state.value,
+        "origin": it.origin.value,
+        "vchannel": it.vchannel,
+        "level": it.level.name.lower(),
+        "rows": it.rows,
+        "bytes": it.size_bytes,
+        "rows_max": it.rows_max,
+        "bytes_max": it.size_bytes_max,
+        "open_tick": it.open_tick,
+        "close_tick": it.close_tick,
+        "modified_tick": it.modified_tick,
+        "channel_start": it.channel_start,
+        "channel_end": it.channel_end,
+    }
