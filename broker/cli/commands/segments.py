@@ -45,7 +45,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show the segments of a collection, with the rows and bytes that they hold."""
-    from broker.cli.show.segment_table import show_segments
+    from broker.cli.show.segment_rows import show_segments
 
     show_segments(server, collection, partition, state and state.value, as_json=json)
 
@@ -53,7 +53,7 @@ def show(
 @app.command()
 def states(segments: Segments, server: Server = "", json: Json = False) -> None:
     """Show the state of each segment: growing, sealed, flushed, dropped or not_exist."""
-    from broker.cli.show.segment_table import show_states
+    from broker.cli.show.segment_rows import show_states
 
     show_states(server, segments, as_json=json)
 
@@ -61,7 +61,7 @@ def states(segments: Segments, server: Server = "", json: Json = False) -> None:
 @app.command()
 def seal(collection: CollectionArgument, server: Server = "") -> None:
     """Seal the growing segments of a collection; they are flushed soon after."""
-    from broker.cli.show.segment_table import seal_collection
+    from broker.cli.show.segment_rows import seal_collection
 
     seal_collection(server, collection)
 
@@ -69,7 +69,7 @@ def seal(collection: CollectionArgument, server: Server = "") -> None:
 @app.command()
 def flushes(server: Server = "", json: Json = False) -> None:
     """Show the flushed segments that nobody has acknowledged, oldest flush first."""
-    from broker.cli.show.segment_table import show_flushes
+    from broker.cli.show.segment_rows import show_flushes
 
     show_flushes(server, as_json=json)
 
@@ -77,6 +77,6 @@ def flushes(server: Server = "", json: Json = False) -> None:
 @app.command()
 def acknowledge(segments: Segments, server: Server = "") -> None:
     """Acknowledge flushed segments: they are not listed again, and forgotten after a week."""
-    from broker.cli.show.segment_table import acknowledge_flushes
+    from broker.cli.show.segment_rows import acknowledge_flushes
 
     acknowledge_flushes(server, segments)

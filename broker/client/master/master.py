@@ -4,7 +4,7 @@ from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
 from broker.client.master.member_calls import MemberCalls
-from broker.client.master.segments import SegmentCalls
+from broker.client.master.segment_calls import SegmentCalls
 from broker.client.master.tick_calls import TimeTickCalls
 from broker.client.master.time_and_ids import TimeAndIds
 from broker.client.net.connection import Connection
@@ -23,6 +23,7 @@ class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls):
         TimeAndIds.__init__(self, calls, tasks, deadline_s=deadline_s)
         MemberCalls.__init__(self, calls)
         TimeTickCalls.__init__(self, calls, deadline_s=deadline_s)
+        SegmentCalls.__init__(self, calls, deadline_s=deadline_s)
 
     async def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""

@@ -21,7 +21,7 @@ from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, S
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
-from broker.client.master.segments import SegmentAssignment, SegmentLoad, SegmentRequest
+from broker.client.master.segment_calls import SegmentAssignment, SegmentLoad, SegmentRequest
 from broker.client.message import Appended, Batch, Key, Kind, Message, Received
 from broker.client.net.deadlines import Deadlines
 from broker.client.read.batch_start import BatchUntil

@@ -47,14 +47,14 @@ async def fill(server: str) -> None:
         await log.raw_append(vchannel, message)
         await log.append_batch(vchannel, [b"row"] * 3)
         with anyio.fail_after(WAIT_S_MAX):
-            while not await log.master.show_segments(created.id):  # noqa: ASYNC110 - the broker saves
+            while not await log.master.show_segments(created.id):  # noqa: ASYNC110 - of a broker
                 await anyio.sleep(0.05)
 
 
 async def wait_for_flush(server: str) -> None:
     async with connect(server) as log:
         with anyio.fail_after(WAIT_S_MAX):
-            while not [it async for it in log.master.list_flushes()]:
+            while not [it async for it in log.master.list_flushes()]:  # noqa: ASYNC110 - as above
                 await anyio.sleep(0.05)
 
 

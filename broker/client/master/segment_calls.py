@@ -56,8 +56,9 @@ class SegmentLoad:
 class SegmentCalls:
     """Part of `log.master`. Errors that may pass are retried until the deadline, then raised."""
 
-    _calls: ServiceCalls
-    _deadline_s: float
+    def __init__(self, calls: ServiceCalls, *, deadline_s: float) -> None:
+        self._calls = calls
+        self._deadline_s = deadline_s
 
     async def show_segments(
         self, collection_id: int, partition_id: int | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from broker.client import Client, Message, connect
 from broker.client.errors import ChannelNotExist, InvalidArgument
-from broker.client.master.segments import SegmentAssignment, SegmentLoad, SegmentRequest
+from broker.client.master.segment_calls import SegmentAssignment, SegmentLoad, SegmentRequest
 from broker.core.naming import collection_id_of
 from broker.model.ids import VChannelName
 from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState, SegmentOrigin
