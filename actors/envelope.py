@@ -1,14 +1,23 @@
 """A message on its way to an actor, and the way back to the caller."""
 
-import asyncio
 from typing import Generic, Protocol, TypeVar
 
 M = TypeVar("M")
 R_co = TypeVar("R_co", covariant=True)
 
-Promise = asyncio.Future[object]
-"""What a caller waits on. Errors are results of type `Failure`, because asyncio would log an
-exception that nobody retrieves."""
+
+class Promise(Protocol):
+    """What a caller waits on: a future, or the callback of `ask_then`.
+
+    Errors are results of type `Failure`, because asyncio would log an exception that nobody
+    retrieves.
+    """
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: object, /) -> None:
+        """Answer the caller, in a later turn of the event loop."""
+        ...
 
 
 class Request(Generic[R_co]):
@@ -31,27 +40,26 @@ class Failure:
         return self.error.with_traceback(self._traceback)
 
 
-class AskCallback(Protocol):
-    """A caller that does not wait: a callback of its promise."""
+class PromptPromise(Promise, Protocol):
+    """A caller that does not wait, and can be answered at once."""
 
-    def __call__(self, promise: Promise, /) -> None: ...
-
-    def at_once(self, promise: Promise, /) -> None:
-        """The same, called from the answering actor's code; must not raise."""
+    def set_result_now(self, result: object, /) -> None:
+        """As `set_result`, but the caller's code runs before this returns; must not raise."""
         ...
 
 
 class Envelope(Generic[M]):
     """One message as `receive` gets it; may be kept and answered later."""
 
-    __slots__ = ("_callback", "_promise", "message")
+    __slots__ = ("_promise", "_prompt", "message")
 
     def __init__(
-        self, message: M, promise: Promise | None = None, callback: AskCallback | None = None
+        self, message: M, promise: Promise | None = None, prompt: PromptPromise | None = None
     ) -> None:
+        """`prompt`: the promise, if its caller can be answered at once."""
         self.message = message
         self._promise = promise
-        self._callback = callback
+        self._prompt = prompt
 
     def wanted(self) -> bool:
         """Whether a caller still waits for the answer: False for a tell, and after any answer."""
@@ -68,15 +76,11 @@ class Envelope(Generic[M]):
         That saves the caller a turn of the event loop at the cost of the actor's own progress. Use
         it for an answer that is more urgent than what the actor does next.
         """
-        promise, callback = self._promise, self._callback
-        if callback is None or promise is None or promise.done():
+        prompt = self._prompt
+        if prompt is None:
             self.reply(value)
-            return
-        # Otherwise the loop would call it a second time. The result is set first: the callback
-        # reads it.
-        promise.remove_done_callback(callback)
-        promise.set_result(value)
-        callback.at_once(promise)
+        elif not prompt.done():
+            prompt.set_result_now(value)
 
     def fail(self, error: Exception) -> None:
         """Raise `error` to the caller; otherwise as `reply`."""

@@ -40,7 +40,7 @@ class MailboxSpec:
 class Mailbox:
     """The lanes of one incarnation, with a single consumer."""
 
-    __slots__ = ("_events", "_line", "_messages", "_waiter", "shed", "spec")
+    __slots__ = ("_events", "_line", "_loop", "_messages", "_waiter", "shed", "spec")
 
     def __init__(self, spec: MailboxSpec) -> None:
         self.spec = spec
@@ -49,6 +49,7 @@ class Mailbox:
         self._events: deque[Post] = deque()
         self._line: deque[tuple[Post, asyncio.Future[bool] | None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def depth(self) -> int:
@@ -126,8 +127,11 @@ class Mailbox:
 
     async def wait(self) -> None:
         """Return when a message is queued, or at `wake`. Call it only after an empty `take`."""
+        # Kept: until Python 3.12 each look-up of the running loop is a system call.
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         # No wake-up is lost: nothing else runs between the caller's empty `take` and this line.
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         await self._waiter
 
     def clear(self) -> None:

@@ -1,6 +1,8 @@
 """tell, send and ask, as senders see them."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -305,6 +307,27 @@ async def test_who_asks_and_does_not_wait_stands_in_line_like_the_others() -> No
         assert ref.life.mailbox.depth == 2
         await troupe.clock.sleep(10)
         assert told[1:] == ["a@1:in time"]
+
+
+@seeded
+async def test_what_asked_and_did_not_wait_is_freed_with_its_answer() -> None:
+    class Asker:
+        def answered(self, _: object) -> None:
+            pass
+
+    async with Troupe("a") as troupe:
+        gc.collect()
+        gc.disable()
+        try:
+            for question in (Say("later"), Ask()):
+                asker = Asker()
+                troupe.ref("a").ask_then(question, asker.answered, deadline_s=1)
+                await settle()
+                gone = weakref.ref(asker)
+                del asker
+                assert gone() is None
+        finally:
+            gc.enable()
 
 
 @seeded
