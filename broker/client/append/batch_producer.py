@@ -318,7 +318,10 @@ class BatchProducer(Producer):
         waiter = BatchTickets(header.vchannel, tickets, self._tickets_done)
         packing = self._codec, self._gathering.pack_bytes_min
         request = encode_batch(header, batch.payloads, batch.keys, *packing, batch.own)
-        pending = PendingAppend[Waiter](request, batch.deadline_at_s, waiter, count=len(tickets))
+        # Typed on the left: a call of `PendingAppend[Waiter]` goes through two more of `typing`.
+        pending: PendingAppend[Waiter] = PendingAppend(
+            request, batch.deadline_at_s, waiter, count=len(tickets)
+        )
         if batch.own.count(batch.own[0]) < len(batch.own):
             pending.needs = OWN_PROPERTIES
         # Gathered for the server before, which knew more than this one.

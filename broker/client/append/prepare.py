@@ -4,7 +4,7 @@ Pure. Inserts and deletes go in batches. Messages that mean something to the log
 steps of a transaction, go on their own over Milvus's Produce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from broker.client.append.outgoing_batch import BatchHeader, encode_properties
@@ -74,10 +74,14 @@ def batch_header(
     refuses reserved properties, so a body is never stored outside of its transaction.
     """
     _check_size(len(message.payload))
-    properties = message.properties
-    own = encode_properties(own_properties(properties)) if properties else b""
+    own = plain_properties(message.properties)
     named = _txn_property(txn) if txn else b""
     return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw, named)
+
+
+def plain_properties(properties: Mapping[str, str]) -> bytes:
+    """The properties of a plain message, encoded. Raises as `own_properties`."""
+    return encode_properties(own_properties(properties)) if properties else b""
 
 
 # A transaction's property is the same for every batch of it.

@@ -71,6 +71,19 @@ class Shards:
             self.check_takes(message.type)
         return self.choose(message.key)
 
+    def places(self, messages: Sequence[Message]) -> dict[VChannelName, Sequence[int]]:
+        """The indexes of the messages for each vchannel. Raises as `check_takes`."""
+        if not messages:
+            return {}
+        if len(self.vchannels) == 1:
+            for kind in {message.type for message in messages}:
+                self.check_takes(kind)
+            return {self.vchannels[0]: range(len(messages))}
+        places: dict[VChannelName, list[int]] = {}
+        for index, message in enumerate(messages):
+            places.setdefault(self.choose_for(message), []).append(index)
+        return {**places}
+
     def choose_for_batch(self, target: str, *, keyed: bool) -> VChannelName:
         """The vchannel of a batch, in turns. BadTarget for keys when there are several vchannels.
 

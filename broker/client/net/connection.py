@@ -194,12 +194,14 @@ class Conversation:
 
     def __init__(self, stream: ClientBatchStream) -> None:
         self._stream = stream
+        # Kept: until Python 3.12 each look-up of the running loop is a system call.
+        self._now_s = asyncio.get_running_loop().time
         self._reading_since_s: float | None = None
 
     def silent_s(self) -> float:
         """How long the reading task has waited for a message by now; 0 while it does not."""
         since_s = self._reading_since_s
-        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
+        return 0.0 if since_s is None else self._now_s() - since_s
 
     async def read(self, deadline_s: float | None) -> list[bytes]:
         """All messages that have arrived, at least one.
@@ -207,7 +209,7 @@ class Conversation:
         Raises an error for any end of the stream, also a regular one, and DeadlineExceeded after
         `deadline_s` seconds without a message.
         """
-        self._reading_since_s = asyncio.get_running_loop().time()
+        self._reading_since_s = self._now_s()
         try:
             if deadline_s is None:
                 messages = await self._stream.read_batch()

@@ -36,9 +36,7 @@ async def append_atomically(
     Vchannels are written concurrently; AppendsFailed has the result of each message.
     """
     everything = list(messages)
-    places: dict[VChannelName, list[int]] = {}
-    for index, message in enumerate(everything):
-        places.setdefault(shards.choose_for(message), []).append(index)
+    places = shards.places(everything)
     results: dict[int, Appended | TidemarkError] = {}
 
     async def one_vchannel(vchannel: VChannelName, indexes: Sequence[int]) -> None:
@@ -50,9 +48,13 @@ async def append_atomically(
         else:
             results.update(zip(indexes, landed, strict=True))
 
-    async with anyio.create_task_group() as tasks:
-        for vchannel, indexes in places.items():
-            tasks.start_soon(one_vchannel, vchannel, indexes)
+    if len(places) == 1:
+        # Without a task, which takes a tenth of a small transaction's time.
+        await one_vchannel(*places.popitem())
+    else:
+        async with anyio.create_task_group() as tasks:
+            for vchannel, indexes in places.items():
+                tasks.start_soon(one_vchannel, vchannel, indexes)
     ordered = [results[index] for index in range(len(everything))]
     good = [it for it in ordered if isinstance(it, Appended)]
     if len(good) < len(ordered):
