@@ -136,10 +136,9 @@ def payload_bytes(sizes: Sequence[int], part: BatchPart) -> int:
 
 def ticks_of(message: NewMessage) -> int:
     """How many ids and ticks the message takes, with the begin and the commit of its own."""
-    if not isinstance(message, NewBatch | NewRun):
-        return 1
-    whole = isinstance(message, NewBatch) and message.whole is not None
-    return len(message.sizes) + (2 if whole else 0)
+    if isinstance(message, NewBatch):
+        return len(message.sizes) + (0 if message.whole is None else 2)
+    return len(message.sizes) if isinstance(message, NewRun) else 1
 
 
 def names_txn(message: NewMessage) -> bool:

@@ -42,10 +42,12 @@ class Arrivals:
     The peer's window is reopened for bytes that were taken, not for bytes that wait.
     """
 
-    __slots__ = ("_chunks", "_owed_bytes", "_stream", "_waiter", "ended", "lost")
+    __slots__ = ("_chunks", "_loop", "_owed_bytes", "_stream", "_waiter", "ended", "lost")
 
     def __init__(self, stream: grpclib.protocol.Stream) -> None:
         self._stream = stream
+        # Kept: until Python 3.12 each look-up of the running loop is a system call.
+        self._loop = asyncio.get_running_loop()
         self._chunks: list[bytes] = []
         self._owed_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -110,7 +112,7 @@ class Arrivals:
         if self._chunks or self.ended or self.lost:
             return
         assert self._waiter is None, "two readers on one stream"
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:

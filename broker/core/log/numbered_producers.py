@@ -109,7 +109,9 @@ class GroupSequences:
 
     def __init__(self, producers: NumberedProducers) -> None:
         self._producers = producers
-        self._first: dict[ProducerPart, tuple[int, int]] = {}  # index in the group, messages
+        # By producer and sequence, which hash faster than the value that holds them; to the index
+        # in the group and the number of messages.
+        self._first: dict[tuple[str, int], tuple[int, int]] = {}
         self._next: dict[str, int] = {}
 
     def look_up(self, part: ProducerPart, count: int) -> Appended | Refusal | int | None:
@@ -117,7 +119,7 @@ class GroupSequences:
         refusal = _ill_formed(part)
         if refusal is not None:
             return refusal
-        same = self._first.get(part)
+        same = self._first.get((part.producer, part.sequence))
         if same is not None:
             return same[0] if same[1] == count else _other_batch(part, same[1], count)
         expected = self._next.get(part.producer)
@@ -128,7 +130,7 @@ class GroupSequences:
 
     def take(self, index: int, part: ProducerPart, count: int) -> None:
         """Admit a new batch as number `index` of the group."""
-        self._first[part] = index, count
+        self._first[part.producer, part.sequence] = index, count
         self._next[part.producer] = part.sequence + count
 
 

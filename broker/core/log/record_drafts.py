@@ -1,10 +1,10 @@
 """Records before they have ids and ticks, and the step that assigns both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker.core.log.admission import TXN_ENDS, AdmissionPolicy
-from broker.core.log.log_end import LogEnd, end_after, last_confirmed
+from broker.core.log.log_end import LogEnd, last_confirmed
 from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_assigner import InternalMessage
 from broker.core.txn.transactions import Transactions
@@ -122,8 +122,9 @@ def place_drafts(
             draft.bodies = [commit_body(draft.commits[1], draft.session)]
         record = _record(draft, next_tick, end)
         records.append(record)
-        next_tick = TimeTick(record.last_tick + 1)
-        end = end_after([record], end)
+        last_tick = record.last_tick
+        next_tick = TimeTick(last_tick + 1)
+        end = LogEnd(end.term, record.next_id, last_tick, end.open_txn_id)
         if draft.batch is not None:
             state.producers.replay(record)
         if draft.session is None:
@@ -134,7 +135,7 @@ def place_drafts(
                 _answer_whole(draft.commits[0], record, outcomes)
             _update(transactions, draft.session, record)
             # At each record, because the last confirmed id of the next one depends on it.
-            end = replace(end, open_txn_id=transactions.oldest_begin_id)
+            end = LogEnd(end.term, end.next_id, end.last_tick, transactions.oldest_begin_id)
     return tuple(records), end
 
 
@@ -169,6 +170,9 @@ def _answer(
     outcomes: list[Appended | Refusal | None],
 ) -> None:
     next_id, next_tick, confirmed = record.base_id, record.base_tick, record.last_confirmed_id
+    if draft.batch is not None:  # it has a record of its own
+        outcomes[draft.indexes[0]] = Appended(next_id, next_tick, confirmed)
+        return
     # The record holds one last confirmed id, that of its first message. While no transaction is
     # open, each message behind it confirms itself.
     confirms_itself = confirmed == next_id

@@ -319,15 +319,18 @@ class SegmentAssigner:
         return InternalMessage(vchannel, kind, self._headers.own(vchannel, event))
 
 
+def untouched(table: SegmentTable, messages: Sequence[NewMessage]) -> bool:
+    """Whether the pchannel has no collections and these messages create none."""
+    return table.idle and _OPENS.isdisjoint([message.type for message in messages])
+
+
 def placed_apart(
     table: SegmentTable, messages: Sequence[NewMessage]
 ) -> list[Sequence[NewMessage]] | None:
     """What to place of each message: of a run of rows of a collection every one, which keeps order.
 
-    None when no message is such a run; almost free on a pchannel without collections.
+    None when no message is such a run.
     """
-    if table.idle and _OPENS.isdisjoint([message.type for message in messages]):
-        return None
     created: set[str] = set()
     parts: list[Sequence[NewMessage]] = []
     for message in messages:
@@ -348,12 +351,7 @@ def segment_assigner(
     headers: HeaderWriter,
     chances: Iterator[float],
 ) -> SegmentAssigner | None:
-    """The assigner for these messages; None if none of them can affect the table.
-
-    Almost free on a pchannel without collections.
-    """
-    if table.idle and _OPENS.isdisjoint([message.type for message in messages]):
-        return None
+    """The assigner for these messages; None if none of them can affect the table."""
     created: set[str] = set()
     effects: dict[int, DecodedEffect] = {}
     for index, message in enumerate(messages):

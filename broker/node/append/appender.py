@@ -25,9 +25,8 @@ from broker.core.log.log_end import LogEnd, closed_tick, end_after, time_tick_re
 from broker.core.log.mvcc import MvccTicks
 from broker.core.log.record_drafts import WriterState
 from broker.core.log.sequencer import Sequenced, barrier_of, sequence
-from broker.core.segments.segment_assigner import SegmentAssigner, placed_apart
+from broker.core.segments.segment_assigner import SegmentAssigner
 from broker.core.txn.txn_view import staged_usage
-from broker.model.batch import ticks_of
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
@@ -250,15 +249,14 @@ class Appender(Actor[_Message]):
             # empty answers. The heartbeat's CloseTick comes through here.
             self._tail.wake_all()
             return
-        parts = placed_apart(self._segments.table, messages)
+        parts, assigner = self._segments.placing(messages)
         if parts is not None:
             messages = acks.apart(parts)
-        assigner = self._segments.assigner_for(messages)
         due = self._known.transactions.rollbacks_due(messages)
         # All ticks of the group in one reservation, before the decision: `sequence` is pure and
         # cannot wait for more. Refused messages use none, so this is an upper bound; the rest is
         # skipped.
-        count = sum(map(ticks_of, messages)) + due + closes
+        count = acks.ticks + due + closes
         count += 0 if assigner is None else assigner.ticks_needed
         try:
             first_tick = await self._permit.take(count, barrier_of(messages))
@@ -315,14 +313,9 @@ class Appender(Actor[_Message]):
         when_written = acks.sequenced(sequenced.outcomes)
         clock = self._context.clock
         began_s = clock.monotonic_s()
-        stored = self._log.append(records, when_written)
-        # Work that needs no sync, done while the log's thread writes.
-        last, after = records[-1], end_after(records, sequenced.end)
-        closed = closed_tick(last.last_tick, after)
-        data = [record for record in records if record.kind != MessageType.TIME_TICK]
-        counts = StoredCounts(data, self._segments.table.collections)
-        traffic = count_group(data)
-        await stored
+        # Nothing in between: the log's thread needs the interpreter, so whatever runs here delays
+        # the write and, with it, the answers.
+        await self._log.append(records, when_written)
         # A lone client is acknowledged first: it waits for nothing else. It still reads its own
         # write, as no other task runs before the tail has it. With more appends waiting, throughput
         # counts and the next group should start soonest.
@@ -330,15 +323,18 @@ class Appender(Actor[_Message]):
             acks.durable(sequenced.outcomes)
         now_s = clock.monotonic_s()
         self._meter.stores.add(now_s - began_s)
-        self._end = after
+        last = records[-1]
         self._tick_due = last.kind != MessageType.TIME_TICK
+        self._end = sequenced.end if self._tick_due else end_after(records, sequenced.end)
+        data = [record for record in records if record.kind != MessageType.TIME_TICK]
+        counts = StoredCounts(data, self._segments.table.collections)
         self._groups += 1
         self._messages += last.next_id - records[0].base_id
         ended, ticks = self._known.transactions.stored(), len(records) - len(data)
         counts.add_to(self._meter, self._segments.table, ended, ticks=ticks)
-        self._node.meters.traffic.appended(traffic)
+        self._node.meters.traffic.appended(count_group(data))
         self._mvcc.stored(records)
-        self._tail.push(records, closed, now_s)
+        self._tail.push(records, closed_tick(last.last_tick, self._end), now_s)
         self._segments.release(ended)
 
     async def _close_idle(self) -> None:

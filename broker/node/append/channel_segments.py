@@ -8,7 +8,9 @@ from broker.core.segments.segment_assigner import (
     ROW_TYPES,
     DecodedEffect,
     SegmentAssigner,
+    placed_apart,
     segment_assigner,
+    untouched,
 )
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.txn.txn_session import TxnSession
@@ -35,9 +37,20 @@ class ChannelSegments:
         # Endless: `random` never returns the sentinel None.
         self._chances: Iterator[float] = iter(random.random, None)
 
-    def assigner_for(self, messages: Sequence[NewMessage]) -> SegmentAssigner | None:
-        """The segment assigner of a group; None, at almost no cost, if no message needs one."""
-        return segment_assigner(self.table, messages, self._read, self._headers, self._chances)
+    def placing(
+        self, messages: Sequence[NewMessage]
+    ) -> tuple[Sequence[Sequence[NewMessage]] | None, SegmentAssigner | None]:
+        """What to place of each message of a group, and the assigner of all that is placed.
+
+        No parts: the messages as they are; no assigner: none of them needs one. Both at almost no
+        cost on a pchannel without collections.
+        """
+        table = self.table
+        if untouched(table, messages):
+            return None, None
+        parts = placed_apart(table, messages)
+        placed = messages if parts is None else [each for part in parts for each in part]
+        return parts, segment_assigner(table, placed, self._read, self._headers, self._chances)
 
     def seal(self, request: SealRequest, tick: TimeTick) -> None:
         """Seal segments; their Flush messages are written with the next group or tick."""

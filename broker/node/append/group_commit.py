@@ -55,10 +55,16 @@ class GroupAcks:
     """
 
     def __init__(self, group: Sequence[Envelope[Any]], backlog: Backlog) -> None:
-        self._group = [(each, _batch(each)) for each in group]
+        self._group: list[tuple[Envelope[Any], AppendBatch]] = [(it, it.message) for it in group]
         self._backlog = backlog
         self._placed: Sequence[int] | None = None
         """How many messages were placed for each of `messages`; None: one."""
+        self._answered = False
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks the messages take, placed apart or not."""
+        return sum([batch.ticks for _, batch in self._group])
 
     def messages(self) -> Sequence[NewMessage]:
         """The messages of all batches, in order."""
@@ -92,10 +98,12 @@ class GroupAcks:
             placed = self._placed
             answers = outcomes if placed is None else _answers(outcomes, placed)
             envelope.reply_at_once(tuple(answers))
+            self._answered = True
 
     def finish(self, outcomes: Sequence[AppendOutcome]) -> None:
         """Acknowledge every batch that was not yet, and count all bytes out of the backlog."""
-        self._reply(outcomes, _ALL)
+        if not self._answered:
+            self._reply(outcomes, _ALL)
         # Here and not in the caller's task: a caller may be cancelled while its messages wait.
         self._backlog.release(sum([batch.size_bytes for _, batch in self._group]))
 
@@ -114,8 +122,3 @@ def _answers(outcomes: Sequence[AppendOutcome], placed: Sequence[int]) -> Sequen
     each = iter(outcomes)
     parts = [tuple(islice(each, count)) for count in placed]
     return [part[0] if len(part) == 1 else PlacedApart(part) for part in parts]
-
-
-def _batch(envelope: Envelope[Any]) -> AppendBatch:
-    assert isinstance(envelope.message, AppendBatch)
-    return envelope.message

@@ -83,7 +83,7 @@ class Tail:
         """Publish a durable group, and wake the Scanners it concerns."""
         self._window.push(records, now_s)
         self.closed = closed
-        self._evict_old(now_s)
+        self._window.evict_old(now_s - self._limits.tail_age_s)
         self._window.evict_beyond(self._limits.tail_bytes_max)
         self._memory.make_room()
         names = {record.vchannel for record in records}
@@ -99,7 +99,7 @@ class Tail:
     def close(self, closed: ClosedTick, now_s: float) -> None:
         """Close a tick that no record carries, and wake all Scanners."""
         self.closed = closed
-        self._evict_old(now_s)
+        self._window.evict_old(now_s - self._limits.tail_age_s)
         self.wake_all()
 
     def wait(self, vchannel: str, scanner: Ref[ScannerMessage]) -> None:
@@ -116,9 +116,6 @@ class Tail:
         """Return the memory to the node's budget; this tail is no longer read."""
         if self._window in self._memory.windows:
             self._memory.windows.remove(self._window)
-
-    def _evict_old(self, now_s: float) -> None:
-        self._window.evict_old(now_s - self._limits.tail_age_s)
 
     def _wake(self, scanners: dict[Ref[ScannerMessage], None]) -> None:
         for scanner in scanners:

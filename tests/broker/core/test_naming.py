@@ -57,6 +57,12 @@ def test_a_name_is_physical_without_a_v_after_its_last_underscore(
     assert naming.is_physical(name) is physical
 
 
+@given(st.text("v_-0a"), st.text("v_-0a"))
+def test_a_name_belongs_to_its_pchannel_alone(name: str, other: str) -> None:
+    assert naming.belongs_to(name, naming.pchannel_of(name))
+    assert naming.belongs_to(name, PChannelName(other)) == (naming.pchannel_of(name) == other)
+
+
 @given(pchannels, st.integers(0, 2**63 - 1), st.integers(0, 1023))
 def test_every_vchannel_that_is_made_can_be_taken_apart(
     pchannel: PChannelName, collection: int, shard: int
