@@ -242,7 +242,10 @@ def _remember(around: tuple[bytes, bytes]) -> dict[str, str] | None:
     before, behind = around
     if len(before) + len(behind) > _REMEMBERED_BYTES_MAX:
         return None
-    first, last = _entries(before), _entries(behind)
+    try:
+        first, last = _entries(before), _entries(behind)
+    except Malformed:
+        return None  # what looked like the tick stands inside of a value
     if first is None or last is None:
         return None
     shared = first | last

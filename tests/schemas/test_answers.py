@@ -224,6 +224,26 @@ def test_the_last_of_two_ticks_counts_and_a_damaged_one_is_malformed() -> None:
             scan_consume_response(damaged)
 
 
+def test_a_value_that_looks_like_the_tick_behind_it_is_a_value() -> None:
+    body = message(b"p", {"_vc": "v", "_t": "2"})
+    stored = scan_message(body, 0, len(body)).stored
+    value = b"\x1a\x08\x0a\x03_tt\x12\x01z"
+    frame = consume_message(9, TICK, 9, 3, stored)
+    for rest in (b"", b"more"):
+        entry = field(0x1A, field(0x0A, b"mine") + field(0x12, value + rest))
+        found = scan_consume_response(_with_entry(frame, entry))
+        assert isinstance(found, Consumed)
+        assert found.tick == TICK
+        assert found.properties["mine"] == (value + rest).decode()
+
+
+def _with_entry(frame: bytes, entry: bytes) -> bytes:
+    consume = streaming.ConsumeResponse.parse(frame).consume
+    assert consume is not None
+    assert consume.message is not None
+    return field(0x12, b"\x08\x01" + field(0x12, bytes(consume.message) + entry))
+
+
 def test_properties_that_messages_repeat_are_read_once() -> None:
     frames = []
     for number in range(300):
