@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors import Ref, System
+from actors import ActorError, Ref, System
 from broker.edge.rpc.proxies import Proxies, Proxy
 
 ROOT = "/root"
@@ -22,6 +22,7 @@ CHANNEL_REPORTS = f"{ROOT}/channel_reports"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
 HARD_BARRIER = f"{ROOT}/timesync/hard_barrier"
 CURSORS = f"{ROOT}/timesync/cursors"
+TICK_PRODUCER = f"{ROOT}/timesync/tick_producer"
 IDS = f"{ROOT}/master/ids"
 MEMBERS = f"{ROOT}/master/members"
 PROXY_TICKS = f"{ROOT}/master/time_ticks/proxies"
@@ -61,6 +62,13 @@ class ActorLookup:
         """The actor that is at the path now. Raises what System.find raises."""
         assert self.system is not None, path
         return self.system.find(path)
+
+    def nudge(self, path: str, message: object) -> None:
+        """Tell the actor at the path, which reads changed settings then; none is told later."""
+        try:
+            self.find(path).tell(message)
+        except ActorError:
+            pass  # it restarts, and reads them then
 
     def proxy(self, path: str) -> Proxy:
         """The actor at this path, looked up anew for each request."""

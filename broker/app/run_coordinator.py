@@ -12,7 +12,16 @@ from dataclasses import replace
 import anyio
 
 from actors import ActorError, SupervisorSpec, System
-from broker.app.actor_lookup import ASSIGNER, CURSORS, ORACLE, REGISTRAR, ROOT, ActorLookup
+from broker.app.actor_lookup import (
+    ASSIGNER,
+    BALANCER,
+    CURSORS,
+    ORACLE,
+    REGISTRAR,
+    ROOT,
+    TICK_PRODUCER,
+    ActorLookup,
+)
 from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
 from broker.app.led_cluster import LedCluster, led_cluster
@@ -37,10 +46,11 @@ from broker.app.running_process import (
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import Settings, as_environment, joined_address, split_address
+from broker.coordinator.assignment.balancer import LiveBalance
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
-from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
+from broker.coordinator.assignment.messages import ListPChannels, NextAssignment, NodesChanged
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import BatchCommitParts
@@ -61,6 +71,7 @@ from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
 from broker.remote.remote_node import RemoteNode
 from broker.timesync.holds.ledger import HoldRule
+from broker.timesync.messages import Poll
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
 
@@ -102,6 +113,7 @@ class _CoordinatorParts:
         self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
         self._hold_rule = HoldRule(hold_limits(settings))
+        self._balance = LiveBalance(balance_rules(settings), settings.balance_interval_s)
         self._fleet = Fleet(
             NODE_COMMAND,
             as_environment(self._node_settings()),
@@ -125,8 +137,7 @@ class _CoordinatorParts:
             ),
             pause_consumption=settings.pause_consumption,
             timing=ReconcilerTiming(node_lost_grace_s=settings.node_lost_grace_s),
-            rules=balance_rules(settings),
-            balance_s=settings.balance_interval_s,
+            balance=self._balance,
             broadcast=BroadcastParts(
                 NodeCopies(self._owners),
                 cluster.callbacks,
@@ -146,6 +157,7 @@ class _CoordinatorParts:
             self._figures.cursors,
             self._hold_rule,
             self._figures.held,
+            lambda: timesync_timing(self.settings.now).poll_s,
         )
         master = master_parts(cluster, self.lookup, self._owners, self._offsets.describe)
         children = (
@@ -186,6 +198,10 @@ class _CoordinatorParts:
         """Pass them on to the nodes that this process starts: those that run, and later ones."""
         self._settings = settings
         self._hold_rule.now = hold_limits(settings)
+        self._balance.rules = balance_rules(settings)
+        self._balance.period_s = settings.balance_interval_s
+        self.lookup.nudge(BALANCER, NodesChanged())
+        self.lookup.nudge(TICK_PRODUCER, Poll())
         # Stored settings reach nodes with their leases; these here are below them.
         self._fleet.change_settings(as_environment(self._node_settings()))
 

@@ -173,6 +173,7 @@ class _NodeParts:
 
     def adopt(self, settings: Settings) -> None:
         """See ProcessParts."""
+        self._runtime.adopt(node_limits(settings))
         self._runtime.retention.adopt(retention(settings), settings.hold_bytes_max)
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:

@@ -6,7 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from actors import SupervisorSpec, System
-from broker.app.actor_lookup import ASSIGNER, CURSORS, DIRECTORY, ORACLE, ROOT, ActorLookup
+from broker.app.actor_lookup import (
+    ASSIGNER,
+    CURSORS,
+    DIRECTORY,
+    ORACLE,
+    ROOT,
+    TICK_PRODUCER,
+    ActorLookup,
+)
 from broker.app.broadcast_callbacks import NONE
 from broker.app.led_cluster import LedCluster, led_cluster
 from broker.app.limits_from_settings import (
@@ -55,6 +63,7 @@ from broker.ports.callbacks import Callbacks
 from broker.ports.nodes import NodeControl
 from broker.timesync.holds.asked_holds import AskedHolds
 from broker.timesync.holds.ledger import HoldRule
+from broker.timesync.messages import Poll
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.watched import WatchedWal
@@ -126,6 +135,7 @@ class _BrokerParts:
             self._figures.cursors,
             self._hold_rule,
             self._figures.held,
+            lambda: timesync_timing(self.settings.now).poll_s,
         )
         offsets = ClusterOffsets(LiveNodes([self._node()]), pchannels)
         master = master_parts(self._cluster, self.lookup, self._owners, offsets.describe)
@@ -163,7 +173,9 @@ class _BrokerParts:
     def adopt(self, settings: Settings) -> None:
         """See ProcessParts."""
         self._hold_rule.now = hold_limits(settings)
+        self._runtime.adopt(node_limits(settings))
         self._runtime.retention.adopt(retention(settings), settings.hold_bytes_max)
+        self.lookup.nudge(TICK_PRODUCER, Poll())
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""

@@ -14,6 +14,7 @@ from broker.cli.commands import (
     collection,
     commits,
     completions,
+    configuration,
     consumption,
     cursors,
     describe,
@@ -55,6 +56,7 @@ app.add_typer(actors.app, name="actors")
 app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
 app.add_typer(commits.app, name="commits")
+app.add_typer(configuration.app, name="config")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor reset`

@@ -15,7 +15,7 @@ from actors import (
     SupervisorSpec,
 )
 from broker.coordinator.assignment.assigner import Assigner
-from broker.coordinator.assignment.balancer import Balancer
+from broker.coordinator.assignment.balancer import Balancer, LiveBalance
 from broker.coordinator.assignment.channel_reconciler import ChannelReconciler, ReconcilerTiming
 from broker.coordinator.assignment.consumption import Consumption
 from broker.coordinator.assignment.live_nodes import LiveNodes
@@ -58,6 +58,8 @@ class CoordinatorParts:
     startup_grace: StartupGrace = StartupGrace()
     rules: BalanceRules = BalanceRules()
     balance_s: float = 60.0
+    balance: LiveBalance | None = None
+    """In place of the two above, where they may change."""
     timing: ReconcilerTiming = field(default_factory=ReconcilerTiming)
     pause_consumption: bool = False
     broadcast: BroadcastParts | None = None
@@ -147,10 +149,11 @@ def _sys_config(parts: CoordinatorParts) -> tuple[ChildSpec, ...]:
 
 
 def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
+    live = parts.balance or LiveBalance(parts.rules, parts.balance_s)
+
     def balancer() -> Balancer:
         catalog, assigner = f"{path}/{CATALOG}", f"{path}/{ASSIGNER}"
-        rules, period_s = parts.rules, parts.balance_s
-        return Balancer(parts.nodes, parts.store, catalog, assigner, rules, period_s)
+        return Balancer(parts.nodes, parts.store, catalog, assigner, live)
 
     return ChildSpec(BALANCER, balancer, MailboxSpec(bound=256), patient=True)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import anyio
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope, Request
+from actors import Actor, ActorError, Context, Envelope, Request, Timer
 from broker.core.log.removal import expired, removal
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
@@ -62,19 +62,25 @@ class Due:
 class Truncation(Actor[TruncateLogs]):
     """See the module."""
 
+    _context: Context[TruncateLogs]
+
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
         self._rule = node.retention
-        self._answered_s = 0.0
+        self._answered_s = self._period_s = 0.0
+        self._beat: Timer | None = None
 
     async def started(self, context: Context[TruncateLogs]) -> None:
         """Look every `retention_period_s`."""
         self._clock = context.clock
+        self._context = context
         self._answered_s = context.clock.monotonic_s()
-        context.on_beat(self._node.limits.retention_period_s, TruncateLogs())
+        self._set_beat()
+        self._node.live.listen("truncation", lambda: context.self.tell(TruncateLogs()))
 
     async def receive(self, batch: Sequence[Envelope[TruncateLogs]]) -> None:
         """Look once, however many timers are due."""
+        self._set_beat()
         # The default: nothing is ever due, so that an idle broker does nothing here.
         if not self._rule.now.keeps_all or self._rule.removals:
             await self._look()
@@ -84,6 +90,15 @@ class Truncation(Actor[TruncateLogs]):
             self._rule.unasked = {}
         for envelope in batch:
             envelope.reply(None)
+
+    def _set_beat(self) -> None:
+        period_s = self._node.limits.retention_period_s
+        if period_s == self._period_s:
+            return
+        if self._beat is not None:
+            self._beat.cancel()
+        self._period_s = period_s
+        self._beat = self._context.on_beat(period_s, TruncateLogs())
 
     async def _look(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -3,9 +3,9 @@
 A poll that fails is repeated at the next timer; tick 0 is never published.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from actors import Actor, ActorError, Context, Envelope
+from actors import Actor, ActorError, Context, Envelope, Timer
 from broker.model.failure import Refused
 from broker.model.ids import TimeTick
 from broker.ports.closed_ticks import ClosedTicks
@@ -19,11 +19,16 @@ class TickProducer(Actor[TickProducerMessage]):
 
     _context: Context[TickProducerMessage]
 
-    def __init__(self, source: ClosedTicks, soft_path: str, hard_path: str, poll_s: float) -> None:
+    def __init__(
+        self, source: ClosedTicks, soft_path: str, hard_path: str, poll_s: Callable[[], float]
+    ) -> None:
+        """`poll_s`: the seconds between two polls; a change counts from the next Poll on."""
         self._source = source
         self._soft_path = soft_path
         self._hard_path = hard_path
         self._poll_s = poll_s
+        self._beat: Timer | None = None
+        self._beat_s = 0.0
         self._tick = TimeTick(0)
         self._polls = self._failures = 0
         self._error = ""
@@ -31,11 +36,12 @@ class TickProducer(Actor[TickProducerMessage]):
     async def started(self, context: Context[TickProducerMessage]) -> None:
         self._context = context
         context.self.tell(Poll())
-        context.on_beat(self._poll_s, Poll())
+        self._set_beat()
 
     async def receive(self, batch: Sequence[Envelope[TickProducerMessage]]) -> None:
         """Poll once, however many timers have fired."""
         self._polls += 1
+        self._set_beat()
         try:
             await self._poll()
         except (Refused, ActorError) as error:
@@ -45,6 +51,15 @@ class TickProducer(Actor[TickProducerMessage]):
     def statistics(self) -> Mapping[str, int | float | str]:
         found = {"tick": self._tick, "polls": self._polls, "failures": self._failures}
         return {**found, "error": self._error} if self._error else found
+
+    def _set_beat(self) -> None:
+        wanted_s = self._poll_s()
+        if wanted_s == self._beat_s:
+            return
+        if self._beat is not None:
+            self._beat.cancel()
+        self._beat_s = wanted_s
+        self._beat = self._context.on_beat(wanted_s, Poll())
 
     async def _poll(self) -> None:
         """Looks the barriers up each time, so that a restarted one is fed by the next poll."""

@@ -8,7 +8,7 @@ timesync (one_for_one)
 └─ tick_producer     feeds the soft barrier with the closed ticks of all pchannels
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
@@ -48,6 +48,8 @@ class TimesyncParts:
     places: CursorPlaces = field(default_factory=CursorPlaces)
     holds: HoldRule = field(default_factory=lambda: HoldRule(HoldLimits()))
     held: HeldFigures = field(default_factory=HeldFigures)
+    poll_s: Callable[[], float] | None = None
+    """In place of the one in `timing`, where it may change."""
 
 
 def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
@@ -78,7 +80,7 @@ def timesync_tree(parts: TimesyncParts, parent_path: str) -> SupervisorSpec:
                     parts.source,
                     f"{path}/{SOFT_BARRIER}",
                     f"{path}/{HARD_BARRIER}",
-                    parts.timing.poll_s,
+                    parts.poll_s or (lambda: parts.timing.poll_s),
                 ),
                 # Timers that fire during a slow poll may be lost: one poll serves them all.
                 MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),

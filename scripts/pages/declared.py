@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from broker.client import errors as client_errors
-from broker.config import Settings
+from broker.config import LIVE_SETTINGS, Settings
 from broker.config_file import ClientConfig
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.commit.committer import CommitterLimits
@@ -49,11 +49,12 @@ def settings() -> str:
             code("" if name == "config" else name),  # a file cannot name another one
             code(f"TIDEMARK_{name.upper()}"),
             code(shown(name, field.default)),
+            "yes" if name in LIVE_SETTINGS else "",
             said.get(name, ""),
         )
         for name, field in Settings.model_fields.items()
     ]
-    return table(("key", "variable", "default", "meaning"), rows)
+    return table(("key", "variable", "default", "live", "meaning"), rows)
 
 
 def client_settings() -> str:

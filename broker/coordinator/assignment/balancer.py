@@ -4,7 +4,7 @@ The rules are in `broker/core/cluster/balance.py`; the moves are made by the rec
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
@@ -58,6 +58,17 @@ FAILED_S_MAX = 5.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class LiveBalance:
+    """The rules of the balancer and the seconds between two rounds; they may change at any time.
+
+    A change counts from the next message on: tell NodesChanged.
+    """
+
+    rules: BalanceRules
+    period_s: float
+
+
 class Balancer(Actor[BalancerMessage]):
     """See the module. A round that moved channels is followed by another, until none does."""
 
@@ -69,15 +80,15 @@ class Balancer(Actor[BalancerMessage]):
         store: MetaStore,
         catalog_path: str,
         assigner_path: str,
-        rules: BalanceRules,
-        period_s: float,
+        live: LiveBalance,
     ) -> None:
         self._nodes = nodes
         self._store = store
         self._catalog_path = catalog_path
         self._assigner_path = assigner_path
-        self._rules = rules
-        self._period_s = period_s
+        self._live = live
+        self._given = live.rules
+        self._rules = live.rules
         self._planned: Timer | None = None
         self._rounds = self._moves = self._failures = 0
 
@@ -94,8 +105,10 @@ class Balancer(Actor[BalancerMessage]):
                     self._update(update)
                     envelope.reply(BalancePolicy(self._rules.allow_rebalance, self._nodes.frozen()))
                 case NodesChanged():
+                    self._adopt_rules()
                     self._plan(SETTLE_S)
                 case Balance():
+                    self._adopt_rules()
                     await self._round()
                 case message:
                     assert_never(message)
@@ -108,6 +121,15 @@ class Balancer(Actor[BalancerMessage]):
             "frozen": " ".join(map(str, self._nodes.frozen())),
             "allow_rebalance": int(self._rules.allow_rebalance),
         }
+
+    def _adopt_rules(self) -> None:
+        """Take changed settings over; a policy that was set by a call stays until then."""
+        if self._live.rules != self._given:
+            allow = self._rules.allow_rebalance
+            if self._live.rules.allow_rebalance != self._given.allow_rebalance:
+                allow = self._live.rules.allow_rebalance
+            self._given = self._live.rules
+            self._rules = replace(self._given, allow_rebalance=allow)
 
     def _update(self, update: UpdatePolicy) -> None:
         """Unknown nodes cannot be frozen; a frozen node that leaves is forgotten."""
@@ -155,11 +177,11 @@ class Balancer(Actor[BalancerMessage]):
         # Also in a round without moves: the choice of a node for a lost channel needs the loads.
         self._assigner.tell(LayoutMeasured(layout, self._rules))
         if len(layout) < len(known):
-            return (), min(SETTLE_S, self._period_s)
+            return (), min(SETTLE_S, self._live.period_s)
         if moves := await self._weigh(layout):
             return moves, SETTLE_S
         lagging = rested != layout and await self._weigh(rested)
-        return (), min(LAGGING_S, self._period_s) if lagging else self._period_s
+        return (), min(LAGGING_S, self._live.period_s) if lagging else self._live.period_s
 
     async def _weigh(self, layout: tuple[PlacedChannel, ...]) -> tuple[ChannelMove, ...]:
         rules, nodes = self._rules, self._nodes.accepting()

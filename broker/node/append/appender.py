@@ -219,6 +219,7 @@ class Appender(Actor[_Message]):
         self._tail = Tail(owned.end.next_id, closed, self._limits, self._node.open_channels.memory)
         self._tail.push(owned.first, closed, self._context.clock.monotonic_s())
         self._start_timers()
+        self._known.transactions.limits = self._node.limits.txns  # they may have changed meanwhile
         # Last: from here on other actors and streams find the channel, in a state that is whole.
         self._node.open_channels.publish(
             OpenChannel(

@@ -10,7 +10,7 @@ thousands of readers, or syncs all logs, at once.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from actors import Actor, ActorError, Context, Envelope
+from actors import Actor, ActorError, Context, Envelope, Timer
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.node.appender_messages import CloseTick
 from broker.node.state.beat_phase import PHASES, phase_of
@@ -49,18 +49,20 @@ class TimeTickHeartbeat(Actor[Heartbeat | PhaseBegins]):
     """See the module. Nothing is lost when it restarts."""
 
     _context: Context[Heartbeat | PhaseBegins]
+    _missed_max: int
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
         self._seen: dict[PChannelName, _Seen] = {}
         self._busy = False
-        # While no tick closes, only this actor wakes readers, which must answer within
-        # `pull_wait_s`.
-        self._missed_max = max(1, round(node.limits.pull_wait_s / node.limits.tick_interval_s))
+        self._beat: Timer | None = None
+        self._interval_s = 0.0
 
     async def started(self, context: Context[Heartbeat | PhaseBegins]) -> None:
         self._context = context
-        context.on_beat(self._node.limits.tick_interval_s, Heartbeat())
+        self._set_beat()
+        # A heartbeat now: the next one may be far away.
+        self._node.live.listen("time_tick", lambda: context.self.tell(Heartbeat()))
 
     async def receive(self, batch: Sequence[Envelope[Heartbeat | PhaseBegins]]) -> None:
         """Ask for ticks. When none was closed for long, wake readers for their empty answers."""
@@ -70,7 +72,20 @@ class TimeTickHeartbeat(Actor[Heartbeat | PhaseBegins]):
                 case PhaseBegins(phase):
                     self._close(it for it in serving if phase_of(it.channel.name) == phase)
                 case Heartbeat():
+                    self._set_beat()
                     self._interval(serving)
+
+    def _set_beat(self) -> None:
+        limits = self._node.limits
+        if limits.tick_interval_s == self._interval_s:
+            return
+        if self._beat is not None:
+            self._beat.cancel()
+        self._interval_s = limits.tick_interval_s
+        self._beat = self._context.on_beat(self._interval_s, Heartbeat())
+        # While no tick closes, only this actor wakes readers, which must answer within
+        # `pull_wait_s`.
+        self._missed_max = max(1, round(limits.pull_wait_s / self._interval_s))
 
     def _interval(self, serving: Sequence[OpenChannel]) -> None:
         was_busy, self._busy = self._busy, self._is_busy(serving)

@@ -22,6 +22,7 @@ from broker.model.record import Record
 from broker.model.snapshot import SnapshotChange
 from broker.node.recovery.replay import READ_BYTES, Replay, begin, warn_inconsistent
 from broker.node.state.beat_phase import beat_offset_s
+from broker.node.state.node_limits import NodeLimits
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.meta import MetaError
@@ -61,11 +62,14 @@ class Recovery(Actor[RecoveryMessage]):
     def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
         self._name = name
         self._node = node
-        self._limits = node.limits
         self._replay: Replay | None = None
         self._change: SnapshotChange | None = None
         self._saves = self._failures = self._in_a_row = 0
         self._saved_s = 0.0
+
+    @property
+    def _limits(self) -> NodeLimits:
+        return self._node.limits
 
     async def started(self, context: Context[RecoveryMessage]) -> None:
         """Start by a timer: the actors beside this one may still be starting."""

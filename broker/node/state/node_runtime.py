@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from broker.model.ids import NodeId
 from broker.node.state.channel_meters import Meters
+from broker.node.state.live_limits import LiveLimits
 from broker.node.state.node_limits import NodeLimits
 from broker.node.state.open_channels import OpenChannels
 from broker.node.state.pause import ConsumptionPause
@@ -51,13 +52,24 @@ class NodeRuntime:
     headers: Headers
     recovery: RecoveryStore
     memory: Memory
-    limits: NodeLimits
+    live: LiveLimits
     open_channels: OpenChannels
     pause: ConsumptionPause
     meters: Meters
     retention: RetentionRule
     holds: Holds
     write_lease: WriteLease = field(default_factory=WriteLease)
+
+    @property
+    def limits(self) -> NodeLimits:
+        """The limits in force; read them where they are needed, because they may change."""
+        return self.live.now
+
+    def adopt(self, limits: NodeLimits) -> None:
+        """New limits, in effect at once; transactions that are open keep to them, too."""
+        self.live.adopt(limits)
+        for opened in self.open_channels.all():
+            opened.transactions.limits = limits.txns
 
 
 def node_runtime(
@@ -74,7 +86,7 @@ def node_runtime(
         headers=ports.headers,
         recovery=ports.recovery,
         memory=ports.memory,
-        limits=limits,
+        live=LiveLimits(limits),
         open_channels=OpenChannels(limits.tail_total_bytes_max),
         pause=ConsumptionPause(limits.pause_consumption),
         meters=Meters(),

@@ -50,7 +50,6 @@ class Transaction(Actor[TransactionMessage]):
         self._name = name
         self._view = view
         self._node = node
-        self._age_ms_max = node.limits.txns.age_of(view.stage)
         self._confirmed = True
 
     async def started(self, context: Context[TransactionMessage]) -> None:
@@ -59,10 +58,13 @@ class Transaction(Actor[TransactionMessage]):
         # A restarted actor has the view of its first start, which is old by now.
         self._confirmed = context.term == 1
         if self._confirmed:
-            left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max)
+            left_ms = lease_left_ms(self._view, self._view.last_tick, self._age_ms_max())
             context.after(left_ms / 1000, CHECK_LEASE)
         else:
             context.after(self._node.limits.tick_interval_s, CHECK_LEASE)
+
+    def _age_ms_max(self) -> int:
+        return self._node.limits.txns.age_of(self._view.stage)
 
     async def receive(self, batch: Sequence[Envelope[TransactionMessage]]) -> None:
         """Keep the newest view; when the lease seems over, ask the Appender, then have it end."""
@@ -129,4 +131,4 @@ class Transaction(Actor[TransactionMessage]):
             self._context.stop()
 
     def _left_ms(self, opened: OpenChannel) -> float:
-        return lease_left_ms(self._view, opened.tail.closed.tick, self._age_ms_max)
+        return lease_left_ms(self._view, opened.tail.closed.tick, self._age_ms_max())

@@ -6,6 +6,7 @@ import pytest
 
 from actors import System
 from actors.testing import VirtualClock
+from broker.coordinator.assignment.balancer import LiveBalance
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import BalancePolicy, NodesChanged, UpdatePolicy
 from broker.core.cluster.balance import BalanceRules
@@ -199,3 +200,34 @@ async def log_vchannel(
     tick = TimeTick(1)
     vchannel = VChannelSnapshot(name, collection, state, (), (), tick, tick)
     await store.write({LOG_VCHANNELS + name: encode_vchannel_meta(vchannel)})
+
+
+def test_changed_rules_move_channels_without_a_restart_and_a_call_outlives_other_changes() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        first, second = nodes = make_nodes(store, clock, 2)
+        live = LiveNodes([first])
+        balance = LiveBalance(replace(RULES, allow_rebalance=False), 3600.0)
+        async with run_coordinator(store, nodes, clock, live=live, balance=balance) as system:
+
+            async def changed(rules: BalanceRules) -> None:
+                balance.rules = rules
+                system.find(BALANCER).tell(NodesChanged())
+                await clock.sleep(LONG_S)
+
+            await follow_until(system, all_assigned)
+            live.put(second)
+            system.find(ASSIGNER).tell(NodesChanged())
+            await clock.sleep(LONG_S)
+            assert counts(nodes) == [4, 0]
+            await changed(RULES)
+            assert counts(nodes) == [2, 2]
+            # Turned off by a call: a change of another rule leaves that as it is.
+            assert not (await update(system, allow_rebalance=False)).allow_rebalance
+            await changed(replace(RULES, count_fair=not RULES.count_fair))
+            assert not (await update(system)).allow_rebalance
+            await changed(replace(RULES, allow_rebalance=False))
+            await changed(RULES)
+            assert (await update(system)).allow_rebalance
+
+    seeded(37, scenario)
