@@ -39,35 +39,6 @@ CHOICES = re.compile(r"\^\((\w+(?:\|\w+)*)\)\$")
 LEVEL = "(debug|info|warning|error)"
 LEVELS = rf"^{LEVEL}(,[A-Za-z_][\w.]*={LEVEL})*$"
 
-LIVE_SETTINGS = frozenset(
-    {
-        "allow_rebalance",
-        "balance_interval_s",
-        "balance_policy",
-        "connections_max",
-        "hold_bytes_max",
-        "hold_s_max",
-        "log_level",
-        "min_rebalance_interval_s",
-        "open_txn_bytes_max",
-        "open_txns_max",
-        "rebalance_lag_ms_max",
-        "retention_bytes",
-        "retention_check_s",
-        "retention_ms",
-        "snapshot_period_s",
-        "snapshot_records",
-        "stage_age_ms_max",
-        "stage_idle_ms",
-        "tick_interval_ms",
-        "txn_age_ms_max",
-        "txn_bytes_max",
-        "txn_keepalive_ms",
-        "txn_keepalive_ms_max",
-    }
-)
-"""Those that `tidemark config set` changes in a running cluster."""
-
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 

@@ -9,7 +9,8 @@ import structlog
 
 from broker.app.logs import configure_logs
 from broker.app.running_process import Broker
-from broker.config import LIVE_SETTINGS, Settings
+from broker.app.settings_in_force import LIVE_SETTINGS
+from broker.config import Settings
 from broker.config_file import BadConfig
 
 LIVE = LIVE_SETTINGS | {"log_format"}

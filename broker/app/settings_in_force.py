@@ -8,10 +8,44 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from broker.config import LIVE_SETTINGS, Settings, changed_settings
+from broker.config import Settings, changed_settings
 from broker.config_file import BadConfig, nearest
 from broker.model.master.live_config import SettingView, StoredSettings
 from broker.ports.master.live_settings import NeedsRestart
+
+LIVE_SETTINGS = frozenset(
+    {
+        "allow_rebalance",
+        "balance_interval_s",
+        "balance_policy",
+        "connections_max",
+        "hold_bytes_max",
+        "hold_s_max",
+        "log_level",
+        "min_rebalance_interval_s",
+        "open_txn_bytes_max",
+        "open_txns_max",
+        "rebalance_lag_ms_max",
+        "retention_bytes",
+        "retention_check_s",
+        "retention_ms",
+        "snapshot_period_s",
+        "snapshot_records",
+        "stage_age_ms_max",
+        "stage_idle_ms",
+        "tick_interval_ms",
+        "txn_age_ms_max",
+        "txn_bytes_max",
+        "txn_keepalive_ms",
+        "txn_keepalive_ms_max",
+    }
+)
+"""Those that `tidemark config set` changes in a running cluster.
+
+Not among them: what is fixed for a data folder, what a process is laid out by at its start (ports,
+folders, memory of the newest records, sizes of files and frames), and what decides how a log is
+read back.
+"""
 
 log = structlog.get_logger("tidemark")
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from broker.app.settings_in_force import LIVE_SETTINGS
 from broker.client import errors as client_errors
-from broker.config import LIVE_SETTINGS, Settings
+from broker.config import Settings
 from broker.config_file import ClientConfig
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.commit.committer import CommitterLimits

@@ -73,12 +73,12 @@ async def test_what_can_change_is_reloaded_and_the_rest_is_named(tmp_path: Path)
                 "segment_bytes = 1048576",
                 "snapshot_period_s = 0.2",
                 "retention_bytes = 100000",
-                "balance_interval_s = 5",
+                "soft_tick_interval_ms = 400",
             )
             broker.process.send_signal(signal.SIGHUP)
             said = await broker.says("settings reloaded")
             assert "log_level=warning,broker.node=info, retention_bytes=100000" in said
-            assert "need_a_restart=balance_interval_s" in said
+            assert "need_a_restart=soft_tick_interval_ms" in said
 
             async def shrunk() -> bool:
                 (channel,) = await log.admin.channels()

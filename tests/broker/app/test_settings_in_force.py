@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.app.settings_in_force import SettingsInForce
-from broker.config import LIVE_SETTINGS, Settings
+from broker.app.settings_in_force import LIVE_SETTINGS, SettingsInForce
+from broker.config import Settings
 from broker.model.master.live_config import StoredSettings
 from broker.ports.master.live_settings import NeedsRestart
 
