@@ -38,6 +38,7 @@ PARTS: Final[Mapping[str, str]] = {
     "id_allocator": "/root/master/ids",
     "meta_table": "/root/coordinator/catalog",
     "members": "/root/master/members",
+    "segment_manager": "/root/master/segments",
     "dd_scheduler": "/root/coordinator/broadcaster/locks",
     "proxy_time_ticks": "/root/master/time_ticks/proxies",
     "proxy_time_ticks_sender": "/root/master/time_ticks/proxies_sender",
