@@ -144,7 +144,8 @@ class Settings(BaseSettings):
     tail_bytes_max: Positive = 64 * MIB
     """Bytes of newest records kept in memory for each pchannel; older ones are read from files."""
     tail_total_bytes_max: Positive = 256 * MIB
-    """Bytes of newest records kept in memory for all pchannels of a process."""
+    """Bytes of newest records kept in memory for all pchannels of a process. It keeps less, but at
+    least half, where the process would otherwise exceed this and 100 MB."""
     tail_age_s: Annotated[float, Field(gt=0)] = 30.0
     """Seconds that the newest records are kept in memory."""
 

@@ -32,9 +32,12 @@ class ProcessMemory:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             return peak if sys.platform == "darwin" else peak * KIB
 
-    def unused_bytes(self) -> int:
-        """Free blocks of glibc's allocator; 0 with another one."""
-        return 0 if _LIBC is None else _LIBC.mallinfo2().fordblks
+    def used_bytes(self) -> int:
+        """Blocks in use of glibc's allocator; 0 with another one."""
+        if _LIBC is None:
+            return 0
+        info = _LIBC.mallinfo2()
+        return int(info.uordblks + info.hblkhd)
 
     async def trim(self) -> None:
         """Return free pages to the kernel, also those between blocks in use."""

@@ -1,9 +1,10 @@
-"""Seals segments of collections while the node is short of memory, and returns what is unused.
+"""Keeps the memory of the process within bounds.
 
-It compares all pchannels and the memory of the process, and has the Appenders seal the largest
-segments first.
+It returns freed memory to the system, gives the tails less while the rest of the process takes
+much, and seals segments of collections while the node is short of memory: of all pchannels the
+largest first.
 
-Why unused memory has to be returned: after a load the allocator keeps the pages of all that was
+Why freed memory has to be returned: after a load the allocator keeps the pages of all that was
 freed, hundreds of megabytes, because a few small blocks among them are still in use.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from actors import Actor, ActorError, Context, Envelope
+from broker.core.log.resident_memory import ResidentMemory
 from broker.core.segments.segment_sealing import SealReason, largest_first, memory_pressure
 from broker.model.ids import SegmentId
 from broker.node.appender_messages import SealSegments
@@ -20,11 +22,7 @@ from broker.node.state.open_channels import OpenChannel
 
 @dataclass(frozen=True, slots=True)
 class LookAtMemory:
-    """A timer: check whether segments must be sealed to free memory."""
-
-
-UNUSED_BYTES_MIN = 16 << 20
-"""Less is not worth a trim: the process will need it soon."""
+    """A timer: check the memory of the process."""
 
 
 class MemoryWatch(Actor[LookAtMemory]):
@@ -34,11 +32,8 @@ class MemoryWatch(Actor[LookAtMemory]):
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
+        self._resident = ResidentMemory(node.limits.tail_total_bytes_max)
         self._sealed = self._trims = 0
-        self._unused_bytes = 0
-        """What was unused at the last look."""
-        self._returned_bytes = 0
-        """How much of that has no pages any more: the allocator still counts it as its own."""
         self._quiet_until_s = 0.0
 
     async def started(self, context: Context[LookAtMemory]) -> None:
@@ -48,24 +43,27 @@ class MemoryWatch(Actor[LookAtMemory]):
 
     async def receive(self, batch: Sequence[Envelope[LookAtMemory]]) -> None:
         """Check once, however many timers are due."""
-        await self._return_unused()
+        await self._stay_within()
         self._seal_for_memory()
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How many segments were sealed for memory, and how often unused memory was returned."""
-        return {"sealed": self._sealed, "trims": self._trims}
+        """Segments sealed for memory, returns of freed memory, and what the tails may hold."""
+        return {
+            "sealed": self._sealed,
+            "trims": self._trims,
+            "tails_bytes_max": self._resident.tails_bytes_max,
+        }
 
-    async def _return_unused(self) -> None:
-        """Return what was unused at two looks in a row: under load it is used again at once."""
-        memory = self._node.memory
-        unused_bytes, before = memory.unused_bytes(), self._unused_bytes
-        self._unused_bytes = unused_bytes
-        # What is used again has pages again.
-        self._returned_bytes = min(self._returned_bytes, unused_bytes)
-        if min(unused_bytes, before) - self._returned_bytes >= UNUSED_BYTES_MIN:
+    async def _stay_within(self) -> None:
+        """Limit the tails to their share, and return freed memory when it is time."""
+        memory, tails = self._node.memory, self._node.open_channels.memory
+        resident, used = memory.process_bytes(), memory.used_bytes()
+        due = self._resident.look(resident, used, tails.size_bytes)
+        tails.limit(self._resident.tails_bytes_max)
+        if due:
             await memory.trim()
             self._trims += 1
-            self._unused_bytes = self._returned_bytes = memory.unused_bytes()
+            self._resident.returned(memory.process_bytes(), memory.used_bytes())
 
     def _seal_for_memory(self) -> None:
         """Seal when there is a reason to. Free on a node without collections."""

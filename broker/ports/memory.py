@@ -14,13 +14,13 @@ class Memory(Protocol):
         """What the process uses now."""
         ...
 
-    def unused_bytes(self) -> int:
-        """What the allocator holds of this and nobody uses; 0 if unknown.
-
-        It still counts what `trim` has returned.
-        """
+    def used_bytes(self) -> int:
+        """The blocks of the allocator that are in use, a part of `process_bytes`; 0 if unknown."""
         ...
 
     async def trim(self) -> None:
-        """Return unused memory to the system."""
+        """Return the allocator's unused memory to the system.
+
+        Other threads cannot allocate large blocks meanwhile: about 0.2 ms per MB returned.
+        """
         ...

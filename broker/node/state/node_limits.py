@@ -59,8 +59,8 @@ class NodeLimits:
     seal_check_s: float = 60.0
     """Between two checks for segments that are too old or idle."""
     pressure: MemoryShares = MemoryShares()
-    memory_look_s: float = 5.0
-    """Between two checks of the memory of all growing segments."""
+    memory_look_s: float = 2.0
+    """Between two checks of the memory of the process and of all growing segments."""
     memory_pause_s: float = 30.0
     """No further sealing for so long after one: memory shrinks only a while later."""
     retention: Retention = Retention()

@@ -32,6 +32,11 @@ class TailMemory:
         """Bytes held now, overheads included."""
         return sum([window.size_bytes for window in self.windows])
 
+    def limit(self, bytes_max: int) -> None:
+        """Change the limit, and evict what exceeds it."""
+        self.bytes_max = bytes_max
+        self.make_room()
+
     def make_room(self) -> None:
         """Evict until the limit holds, or every tail holds only its newest group."""
         excess = self.size_bytes - self.bytes_max

@@ -106,21 +106,26 @@ class MemoryFake:
     total: int = 1 << 30
     process: int = 0
     looks: int = 0
-    unused: int = 0
+    used: int = 0
+    freed: int = 0
+    """Pages without use, beside `process`."""
+    used_asked: int = 0
     trims: int = 0
 
-    def unused_bytes(self) -> int:
-        return self.unused
+    def used_bytes(self) -> int:
+        self.used_asked += 1
+        return self.used
 
     async def trim(self) -> None:
-        self.trims += 1  # as in glibc, what was returned still counts as unused
+        self.trims += 1
+        self.freed = 0
 
     def total_bytes(self) -> int:
         self.looks += 1
         return self.total
 
     def process_bytes(self) -> int:
-        return self.process
+        return self.process + self.freed
 
 
 @dataclass
