@@ -76,7 +76,7 @@ def take(window: IdWindow, count: int) -> TakenIds | ReserveFirst | UsedUp:
         return UsedUp()
     if end > window.bound:
         return ReserveFirst(min(end + WINDOW, ID_MAX + 1))
-    return TakenIds(replace(window, next_id=end), window.next_id)
+    return TakenIds(IdWindow(end, window.bound), window.next_id)
 
 
 def bound_due(window: IdWindow) -> int | None:

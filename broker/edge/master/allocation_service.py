@@ -12,6 +12,7 @@ from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies
 from broker.master.ids.messages import TakeIds
 from broker.model.failure import Refused, StreamingCode
+from schemas.allocations import allocated
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Master/"
@@ -35,16 +36,16 @@ class AllocationService:
             SERVICE + "GetDdChannel": unary(v1.GetDdChannelRequest, self.get_dd_channel),
         }
 
-    async def alloc_timestamp(self, request: v1.AllocTimestampRequest) -> v1.AllocTimestampResponse:
+    async def alloc_timestamp(self, request: v1.AllocTimestampRequest) -> bytes:
         """INVALID_ARGUMENT for a count out of bounds; INNER while time is ahead of the clock."""
         reserve = Reserve(request.count, TIMESTAMP_AHEAD_MS_MAX)
         ticks = await self._proxies.oracle.ask(reserve)
-        return v1.AllocTimestampResponse(start_time=ticks.first, count=ticks.count)
+        return allocated(ticks.first, ticks.count)
 
-    async def alloc_id(self, request: v1.AllocIdRequest) -> v1.AllocIdResponse:
+    async def alloc_id(self, request: v1.AllocIdRequest) -> bytes:
         """INVALID_ARGUMENT for a count out of bounds; UNRECOVERABLE when all ids are used up."""
         ids = await self._proxies.ids.ask(TakeIds(request.count))
-        return v1.AllocIdResponse(start_id=ids.first, count=ids.count)
+        return allocated(ids.first, ids.count)
 
     async def get_dd_channel(self, _: v1.GetDdChannelRequest) -> v1.GetDdChannelResponse:
         """The control channel."""

@@ -5,7 +5,7 @@ It keeps the set of open calls, and how each of them is ended when the server dr
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import SupportsBytes, TypeVar
 
 import anyio
 import grpclib.server
@@ -31,7 +31,7 @@ LAST_MESSAGE_S = 1.0
 
 
 Q = TypeVar("Q", bound=WireMessage)
-A = TypeVar("A", bound=WireMessage)
+A = TypeVar("A", bound=SupportsBytes)
 
 
 class Call:
