@@ -48,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
     parser.addoption(
+        "--ddl-histories", type=int, default=50, help="how many histories of changes are played"
+    )
+    parser.addoption(
         "--schemas",
         choices=("pure", "compiled"),
         default="pure",

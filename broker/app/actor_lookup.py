@@ -29,6 +29,7 @@ PROXY_TICKS = f"{ROOT}/master/time_ticks/proxies"
 WRITE_NODE_TICKS = f"{ROOT}/master/time_ticks/write_nodes"
 SEGMENT_READER = f"{ROOT}/master/segment_reader"
 SEGMENTS = f"{ROOT}/master/segments"
+META_TABLE = f"{ROOT}/master/table"
 
 
 class ActorLookup:

@@ -21,11 +21,11 @@ from broker.coordinator.leases.leadership import Deposed, LedStore, lead
 from broker.coordinator.live_config.config_records import ConfigRecords
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
-from broker.core.naming import pchannel_names
+from broker.core.naming import control_channel, pchannel_names
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
-from broker.model.ids import PChannelName
+from broker.model.ids import PChannelName, VChannelName
 from broker.model.master.live_config import StoredSettings
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaError
@@ -37,7 +37,10 @@ log = structlog.get_logger("tidemark")
 
 @dataclass(frozen=True, slots=True)
 class LedCluster:
-    """The cluster of a data folder, led by this process. `address`: the one clients are given."""
+    """The cluster of a data folder, led by this process. `address`: the one clients are given.
+
+    `control`: the control channel.
+    """
 
     identity: str
     store: LedStore
@@ -46,6 +49,7 @@ class LedCluster:
     callbacks: Callbacks
     settings: SettingsInForce
     """With those that are stored; the coordinator starts with them."""
+    control: VChannelName
 
 
 @asynccontextmanager
@@ -62,7 +66,8 @@ async def led_cluster(
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         cluster, led, stored = await _founded(store, pchannels, streaming=settings.streaming)
         in_force = SettingsInForce(settings, stored)
-        yield LedCluster(cluster.identity, led, pchannels, address, callbacks, in_force)
+        control = control_channel(cluster.control_host)
+        yield LedCluster(cluster.identity, led, pchannels, address, callbacks, in_force, control)
 
 
 async def _founded(

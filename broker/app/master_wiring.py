@@ -1,9 +1,17 @@
 """Connects the master to its ports; the same for a single broker and for a coordinator."""
 
-from broker.app.actor_lookup import IDS, ORACLE, ActorLookup
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from broker.app.actor_lookup import IDS, META_TABLE, ORACLE, ActorLookup
 from broker.app.led_cluster import LedCluster
+from broker.codec.stored_ddl import StoredDdl
 from broker.codec.tick_messages import NodeTickAppends
+from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.time.oracle import OracleTicks
+from broker.master.ddl.ddl_callbacks import ddl_callbacks
+from broker.master.ddl.ddl_planner import DdlPlanner
 from broker.master.ids.id_allocator import AskedIds
 from broker.master.segments.partition_lookup import LogPartitions
 from broker.master.segments.segment_keeper import SegmentParts
@@ -25,3 +33,18 @@ def master_parts(
         cluster.pchannels,
     )
     return MasterParts(cluster.store, cluster.pchannels, NodeTickAppends(owners), segments)
+
+
+def with_master(parts: BroadcastParts, cluster: LedCluster, lookup: ActorLookup) -> BroadcastParts:
+    """The parts of broadcasts, which change the meta table of this cluster."""
+    messages = StoredDdl()
+    planner: Callable[[], DdlPlanner] = partial(
+        DdlPlanner,
+        cluster.store,
+        cluster.pchannels,
+        cluster.control,
+        messages,
+        AskedIds(lookup.find, IDS),
+    )
+    callbacks = ddl_callbacks(parts.callbacks, messages, lookup.find, META_TABLE)
+    return replace(parts, callbacks=callbacks, planner=planner)

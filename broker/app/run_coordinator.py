@@ -31,7 +31,7 @@ from broker.app.limits_from_settings import (
     hold_limits,
     timesync_timing,
 )
-from broker.app.master_wiring import master_parts
+from broker.app.master_wiring import master_parts, with_master
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
@@ -61,6 +61,7 @@ from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
+from broker.master.table.stored_table import StoredTable
 from broker.master.tree import master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode, PChannelState
@@ -125,6 +126,12 @@ class _CoordinatorParts:
     def spec(self) -> SupervisorSpec:
         """Time is last, because it reads the state of the others."""
         settings, cluster = self._settings, self._cluster
+        broadcast = BroadcastParts(
+            NodeCopies(self._owners),
+            cluster.callbacks,
+            settings.node_acks,
+            meters=self._figures.broadcasts,
+        )
         parts = CoordinatorParts(
             cluster.store,
             self._nodes,
@@ -138,12 +145,7 @@ class _CoordinatorParts:
             pause_consumption=settings.pause_consumption,
             timing=ReconcilerTiming(node_lost_grace_s=settings.node_lost_grace_s),
             balance=self._balance,
-            broadcast=BroadcastParts(
-                NodeCopies(self._owners),
-                cluster.callbacks,
-                settings.node_acks,
-                meters=self._figures.broadcasts,
-            ),
+            broadcast=with_master(broadcast, cluster, self.lookup),
             commits=BatchCommitParts(self._staged_txns),
             settings=self.settings,
         )
@@ -175,7 +177,12 @@ class _CoordinatorParts:
         )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
-            replace(self.lookup.proxies, staged_txns=self._staged_txns, lead=self._cluster.store),
+            replace(
+                self.lookup.proxies,
+                staged_txns=self._staged_txns,
+                lead=self._cluster.store,
+                meta_table=StoredTable(self._cluster.store),
+            ),
             process_view(system, settings, DamageRegistry(skipped=settings.skip_damage), readiness),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),

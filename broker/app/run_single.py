@@ -24,7 +24,7 @@ from broker.app.limits_from_settings import (
     retention,
     timesync_timing,
 )
-from broker.app.master_wiring import master_parts
+from broker.app.master_wiring import master_parts, with_master
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
@@ -51,6 +51,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
 from broker.edge.server import EdgeServer
+from broker.master.table.stored_table import StoredTable
 from broker.master.tree import master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
 from broker.model.channel import AccessMode
@@ -121,7 +122,7 @@ class _BrokerParts:
             LiveNodes([self._node()]),
             pchannels,
             pause_consumption=settings.pause_consumption,
-            broadcast=broadcast,
+            broadcast=with_master(broadcast, self._cluster, self.lookup),
             commits=BatchCommitParts(self._staged_txns),
             settings=self.settings,
         )
@@ -154,6 +155,7 @@ class _BrokerParts:
             row_schemas=StoredRowSchemas(self._cluster.store),
             staged_txns=self._staged_txns,
             lead=self._cluster.store,
+            meta_table=StoredTable(self._cluster.store),
         )
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),

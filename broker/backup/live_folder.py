@@ -18,17 +18,26 @@ from broker.coordinator.records import (
     CLUSTER_KEY,
     COLLECTION_ID_KEY,
     COLLECTION_PREFIX,
+    IN_DATABASE_PREFIX,
     STREAMING_VERSION_KEY,
     Cluster,
     decode_cluster,
 )
 from broker.data_folder import DataFolder
+from broker.master.table.table_records import TABLE_PREFIXES
 from broker.meta.sqlite_snapshot import MetadataSnapshot
 from broker.model.cut import Cut
 from broker.model.ids import TimeTick
 from broker.ports.meta import MetaError
 
-CATALOG: Final = (CLUSTER_KEY, COLLECTION_PREFIX, COLLECTION_ID_KEY, STREAMING_VERSION_KEY)
+CATALOG: Final = (
+    CLUSTER_KEY,
+    COLLECTION_PREFIX,
+    IN_DATABASE_PREFIX,
+    COLLECTION_ID_KEY,
+    STREAMING_VERSION_KEY,
+    *TABLE_PREFIXES,
+)
 """What may change without the cut lock. It has to be the same before and after the cut."""
 CUTS_MAX: Final = 20
 """Cuts in a row in which somebody changed the catalog meanwhile; each takes milliseconds."""

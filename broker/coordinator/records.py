@@ -12,13 +12,22 @@ from broker.core.cluster.assignment import Owner, PChannelMeta
 from broker.core.cluster.node_leases import NodeMember
 from broker.model.channel import AccessMode, PChannelState
 from broker.model.collection import Collection, RowSchema
-from broker.model.ids import CollectionId, NodeId, PChannelName, Term, VChannelName
+from broker.model.ids import (
+    CollectionId,
+    NodeId,
+    PartitionId,
+    PChannelName,
+    Term,
+    TimeTick,
+    VChannelName,
+)
 
 CLUSTER_KEY = "cluster"
 TICK_BOUND_KEY = "tso/bound"
 INCARNATION_KEY = "counter/incarnation"
 COLLECTION_ID_KEY = "counter/collection"
 COLLECTION_PREFIX = "collection/"
+IN_DATABASE_PREFIX = "db-collection/"
 FIRST_COLLECTION_ID = 100
 """Smaller ids are reserved for the broker."""
 PCHANNEL_PREFIX = "pchannel/"
@@ -46,9 +55,14 @@ def pchannel_key(name: PChannelName) -> str:
     return PCHANNEL_PREFIX + name
 
 
-def collection_key(name: str) -> str:
-    """The key of a collection."""
-    return COLLECTION_PREFIX + name
+def collection_key(name: str, database: str = "") -> str:
+    """The key of a collection; those of the default database are where earlier releases had all."""
+    return collection_prefix(database) + name
+
+
+def collection_prefix(database: str = "") -> str:
+    """The prefix of the keys of all collections of a database."""
+    return f"{IN_DATABASE_PREFIX}{database}/" if database else COLLECTION_PREFIX
 
 
 def encode_number(number: int) -> bytes:
@@ -109,6 +123,9 @@ def encode_collection(collection: Collection) -> bytes:
             "vchannels": collection.vchannels,
             "created_ms": collection.created_ms,
             "schema": _encode_schema(collection.schema),
+            **({"database": collection.database} if collection.database else {}),
+            "default_partition": collection.default_partition,
+            "created_tick": collection.created_tick,
         }
     )
 
@@ -123,6 +140,10 @@ def decode_collection(key: str, value: bytes) -> Collection:
             vchannels=tuple(VChannelName(name) for name in fields["vchannels"]),
             created_ms=fields["created_ms"],
             schema=_decode_schema(fields.get("schema")),
+            database=fields.get("database", ""),
+            # Absent in records of an earlier release, as those below.
+            default_partition=PartitionId(fields.get("default_partition", 0)),
+            created_tick=TimeTick(fields.get("created_tick", 0)),
         )
 
     return decode_fields(key, value, parse)

@@ -9,9 +9,13 @@ from grpclib.const import Handler
 from broker.edge.live_config.node_settings_service import NodeSettingsService
 from broker.edge.live_config.sys_config_service import SysConfigService
 from broker.edge.master.allocation_service import AllocationService
+from broker.edge.master.collections_service import CollectionsService
 from broker.edge.master.components_service import ComponentsService
+from broker.edge.master.ddl_calls import DdlCalls
+from broker.edge.master.definitions_service import DefinitionsService
 from broker.edge.master.members_service import MembersService
 from broker.edge.master.segments_service import SegmentReadsService, SegmentsService
+from broker.edge.master.table_service import TableService
 from broker.edge.master.time_ticks_service import TimeTicksService
 from broker.edge.milvus.assignment_service import AssignmentService
 from broker.edge.milvus.broadcast_service import BroadcastService
@@ -29,7 +33,6 @@ from broker.edge.tidemark.admin_service import (
 from broker.edge.tidemark.broadcast_holds_service import BroadcastHoldsService
 from broker.edge.tidemark.broadcasts_service import BroadcastsService
 from broker.edge.tidemark.cluster_service import ClusterProxies, ClusterService
-from broker.edge.tidemark.collections_service import CollectionsService
 from broker.edge.tidemark.commits_service import CommitsRedirect, CommitsService
 from broker.edge.tidemark.copies_service import CopiesService
 from broker.edge.tidemark.cursors_service import CursorsService
@@ -113,13 +116,16 @@ def _of_channels(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
 
 def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
     proxies = parts.proxies
+    calls = DdlCalls(proxies.broadcaster, proxies.assigner, proxies.row_schemas)
     return (
         AssignmentService(middleware, proxies.assigner, proxies.balancer),
         BroadcastService(middleware, proxies.broadcaster, proxies.assigner),
         BroadcastsService(middleware, proxies.broadcaster),
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
-        CollectionsService(middleware, proxies.catalog, proxies.row_schemas),
         SysConfigService(middleware, proxies.sys_config),
+        CollectionsService(middleware, proxies.catalog, calls),
+        DefinitionsService(middleware, calls),
+        TableService(middleware, proxies.meta_table),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
         BroadcastHoldsService(middleware, proxies.cut_lock, proxies.lead),

@@ -5,6 +5,7 @@ master (one_for_one)
 ├─ members        tenants and proxies
 ├─ segment_reader what there is of segments
 ├─ segments       reservations, statistics, drops and flushes of segments
+├─ table          databases, collections, partitions, aliases, indexes
 └─ time_ticks     ticks of proxies and write nodes, to channels
 """
 
@@ -16,6 +17,7 @@ from broker.master.ids.id_allocator import IdAllocator
 from broker.master.members.member_table import MemberTable
 from broker.master.segments.segment_keeper import SegmentKeeper, SegmentParts
 from broker.master.segments.segment_reader import SegmentReader
+from broker.master.table.meta_table import MetaTable
 from broker.master.time_ticks.tree import time_ticks_tree
 from broker.model.ids import PChannelName
 from broker.ports.meta import MetaStore
@@ -26,6 +28,7 @@ IDS = "ids"
 MEMBERS = "members"
 SEGMENT_READER = "segment_reader"
 SEGMENTS = "segments"
+TABLE = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,12 @@ def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
             ),
             ChildSpec(
                 MEMBERS, lambda: MemberTable(parts.store), MailboxSpec(bound=256), patient=True
+            ),
+            ChildSpec(
+                TABLE,
+                lambda: MetaTable(parts.store),
+                MailboxSpec(bound=16_384, batch_max=256),
+                patient=True,
             ),
             *_time_ticks(parts, path),
             *_segments(parts.segments),

@@ -66,7 +66,8 @@ class Broadcast:
     `body` is the stored form that all copies share, `size` its estimate in bytes. `ack_sync_up`:
     a copy is acknowledged when it was processed, not when it is durable. `request_key` is the
     idempotency key of the request and `fingerprint` a hash of its content: a repeat of both is the
-    same broadcast.
+    same broadcast. `answer`: what the caller is told beside the places of the copies; it is kept as
+    long as the request key. `timestamp`: the caller's, 0 for none.
     """
 
     type: int
@@ -78,6 +79,8 @@ class Broadcast:
     fingerprint: str
     ack_sync_up: bool = False
     pchannel_level: bool = False
+    answer: str = ""
+    timestamp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +98,4 @@ class Broadcasted:
 
     id: BroadcastId
     results: Mapping[VChannelName, Appended]
+    answer: str = ""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.model.ids import CollectionId, VChannelName
+from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class RowSchema:
 class Collection:
     """`vchannels[i]` is shard i; the tuple never changes after creation.
 
-    Without a `schema` its messages are opaque bytes.
+    Without a `schema` its messages are opaque bytes. `database` "" is the default one.
+    `created_tick`: of its announcement on the control channel; 0 for one of an earlier release that
+    was not announced yet, which has no `default_partition` either.
     """
 
     name: str
@@ -33,3 +35,11 @@ class Collection:
     vchannels: tuple[VChannelName, ...]
     created_ms: int
     schema: RowSchema | None = None
+    database: str = ""
+    default_partition: PartitionId = PartitionId(0)
+    created_tick: TimeTick = TimeTick(0)
+
+    @property
+    def announced(self) -> bool:
+        """Whether its creation is on the control channel; of an earlier release it is not yet."""
+        return self.created_tick > 0

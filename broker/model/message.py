@@ -76,6 +76,13 @@ It is not delivered to readers, and clients cannot append it. Milvus has no type
 
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)
 
+ANNOUNCED: Final = "tidemark.ddl"
+"""The property of a change of definitions that the master has broadcast.
+
+Its copies on vchannels are for the log, which keeps segments by them: readers who name no types do
+not get them, as they do not get what the log itself writes. On the control channel they do.
+"""
+
 SYSTEM_TYPES = frozenset(
     {
         MessageType.TIME_TICK,

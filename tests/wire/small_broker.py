@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -10,6 +10,7 @@ import anyio
 from actors import NoSuchActor, Ref, SupervisorSpec, System
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
+from broker.codec.stored_ddl import StoredDdl
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.founding import found_cluster
@@ -20,12 +21,16 @@ from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
-from broker.core.naming import pchannel_names
+from broker.core.naming import control_channel, pchannel_names
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
+from broker.master.ddl.ddl_callbacks import ddl_callbacks
+from broker.master.ddl.ddl_planner import DdlPlanner
+from broker.master.ids.id_allocator import AskedIds
+from broker.master.table.stored_table import StoredTable
 from broker.master.tree import MasterParts, master_tree
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
@@ -128,7 +133,7 @@ async def small_broker(
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     staged = NodeStagedTxns(lambda: _all_at(names, node))
-    coordinator = _coordinator(store, names, node, broadcasts, staged)
+    coordinator = _coordinator(store, names, node, broadcasts, staged, find)
     timesync = TimesyncParts(store, LocalClosedTicks(names, find("/root/node/directory")), names)
     # The node first, so that the coordinator finds it when it places the channels.
     children = (
@@ -139,7 +144,7 @@ async def small_broker(
     )
     async with System(SupervisorSpec("root", children=children)) as system:
         running.append(system)
-        proxies = replace(_proxies(find), row_schemas=StoredRowSchemas(store), staged_txns=staged)
+        proxies = _proxies(find, store, staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         edge = EdgeServer(facts, proxies, ProcessView(system, chaos_allowed=True), limits)
         await edge.start(HOST, 0)
@@ -156,9 +161,21 @@ def _coordinator(
     node: NodeControl,
     broadcasts: tuple[Callbacks, bool],
     staged: NodeStagedTxns,
+    find: Callable[[str], Callable[[], Ref[Any]]],
 ) -> CoordinatorParts:
     copies = NodeCopies(lambda: _all_at(names, node))
-    broadcast = BroadcastParts(copies, *broadcasts)
+    callbacks, node_acks = broadcasts
+    messages = StoredDdl()
+
+    def now(path: str) -> Ref[Any]:
+        return find(path)()
+
+    def planner() -> DdlPlanner:
+        ids = AskedIds(now, "/root/master/ids")
+        return DdlPlanner(store, names, control_channel(names[0]), messages, ids)
+
+    applied = ddl_callbacks(callbacks, messages, now, "/root/master/table")
+    broadcast = BroadcastParts(copies, applied, node_acks, planner=planner)
     nodes = LiveNodes([node])
     return CoordinatorParts(
         store, nodes, names, broadcast=broadcast, commits=BatchCommitParts(staged)
@@ -171,8 +188,13 @@ async def _all_at(
     return dict.fromkeys(names, node)
 
 
-def _proxies(find: Callable[[str], Callable[[], Ref[Any]]]) -> Proxies:
+def _proxies(
+    find: Callable[[str], Callable[[], Ref[Any]]], store: MetaStore, staged: NodeStagedTxns
+) -> Proxies:
     return Proxies(
+        row_schemas=StoredRowSchemas(store),
+        staged_txns=staged,
+        meta_table=StoredTable(store),
         directory=Proxy(find("/root/node/directory")),
         assigner=Proxy(find("/root/coordinator/assigner")),
         catalog=Proxy(find("/root/coordinator/catalog")),

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from broker.client import connect
-from broker.client.errors import DeadlineExceeded
+from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import DeadlineExceeded, ServerFailed
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.handshake import CREATE_PRODUCER, CreateHeader
@@ -22,6 +23,7 @@ from tests.wire.test_node_control import status
 
 DEADLINE_S = 60.0
 INVALID = 3
+ROWS = NewVChannel(f"{P0}_7v0")
 READ_ONLY = wire.PChannelAccessMode.PCHANNEL_ACCESS_READONLY
 
 
@@ -63,9 +65,11 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             connect(broker.address) as log,
             grpc.aio.insecure_channel(broker.address) as channel,
         ):
-            await log.collections.create("rows", shards=1)
+            # A change of definitions is written to the log, too.
+            with pytest.raises(ServerFailed, match="tidemark streaming enable"):
+                await log.collections.create("rows", shards=1)
             with pytest.raises(DeadlineExceeded, match="read-only"):
-                await log.append("rows", b"early", deadline_s=1.0)
+                await log.append(ROWS, b"early", deadline_s=1.0)
             assert [it.read_only for it in await log.admin.channels()] == [True, True]
             assert await log.admin.streaming_version() == 0
             discover = channel.stream_stream(DISCOVER)()
@@ -75,26 +79,26 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             results: list[object] = []
 
             async def broadcast() -> None:
-                done = await log.broadcast.append(["rows"], b"ddl", deadline_s=DEADLINE_S)
+                done = await log.broadcast.append([ROWS], b"ddl", deadline_s=DEADLINE_S)
                 results.append(done)
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(broadcast)
-                tasks.start_soon(log.append, "rows", b"waited")
+                tasks.start_soon(log.append, ROWS, b"waited")
                 assert await log.admin.streaming_version(1) == 1
                 # Appends begin with version 1, broadcasts with 2.
-                await log.append("rows", b"at 1", deadline_s=DEADLINE_S)
+                await log.append(ROWS, b"at 1", deadline_s=DEADLINE_S)
                 assert (await log.broadcast.list(), results) == ([], [])
                 assert await log.admin.streaming_version(2) == 2
             assert len(results) == 1
-            found = [it.payload async for it in log.read("rows", until="now").messages()]
+            found = [it.payload async for it in log.read(ROWS, until="now").messages()]
             assert sorted(found) == [b"at 1", b"ddl", b"waited"]
         async with (
             local_broker(tmp_path, pchannels=2, streaming=False) as broker,
             connect(broker.address) as log,
         ):
             assert await log.admin.streaming_version() == 2
-            await log.append("rows", b"later")
+            await log.append(ROWS, b"later")
 
 
 class _Frames:

@@ -12,8 +12,9 @@ from broker.client.errors import ProtocolBroken, refusal
 from broker.client.message import Batch, Received
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.core.log.seen_broadcasts import SeenBroadcasts
+from broker.core.naming import is_control_channel
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
-from broker.model.message import SELF_CONTROLLED_TYPES, MessageType
+from broker.model.message import ANNOUNCED, SELF_CONTROLLED_TYPES, MessageType
 from broker.model.named_cursor import ChannelPosition
 from schemas.properties.broadcast_header import read_broadcast_id
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
@@ -132,7 +133,7 @@ class Decoder:
 
     def _take_new(self, message: Received, messages: list[Received], *, in_txn: bool) -> None:
         # No program wrote these; who needs them names their types.
-        if message.type in SELF_CONTROLLED_TYPES and self._wanted.types is None:
+        if self._wanted.types is None and _of_the_log(message):
             return
         if message.type == MessageType.COMMIT_TXN:
             messages += self._txn
@@ -161,3 +162,10 @@ class Decoder:
         vchannel, collection = tags.get("_vc", ""), self._wanted.collection
         id = MessageId(consumed.message_id)
         return Received(consumed.payload, id, tick, vchannel, collection, kind, tags)
+
+
+def _of_the_log(message: Received) -> bool:
+    """Whether the log wrote it, or reads it to know its collections."""
+    if message.type in SELF_CONTROLLED_TYPES:
+        return True
+    return ANNOUNCED in message.tags and not is_control_channel(message.vchannel)

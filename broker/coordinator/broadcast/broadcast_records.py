@@ -71,6 +71,7 @@ def record_problem(broadcast: Broadcast) -> str:
 def _size(broadcast: Broadcast, place: int, cause: int) -> int:
     """An upper bound of its record, with so many bytes for each vchannel's place, and a cause."""
     texts = [*broadcast.vchannels, *[key.key for key in broadcast.keys], broadcast.request_key]
+    texts.append(broadcast.answer)
     body = 0 if len(broadcast.body) > BODY_INLINE_MAX else len(broadcast.body)
     return len(json.dumps(texts)) + (place + 20) * len(texts) + 1000 + cause + body
 
@@ -237,6 +238,8 @@ def encode_task(task: BroadcastState, parts: int = 0) -> bytes:
         "skipped": task.skipped,
         "done_ms": task.done_ms,
         **({"body_parts": parts} if parts else {}),
+        **({"answer": broadcast.answer} if broadcast.answer else {}),
+        **({"timestamp": broadcast.timestamp} if broadcast.timestamp else {}),
     }
     # Beside the JSON, not in it: base64 would make the body a third larger at each write.
     return encode_fields(fields) + b"\n" + (b"" if parts else broadcast.body)
@@ -267,6 +270,8 @@ def _task(fields: dict[str, Any], body: bytes) -> BroadcastState:
         fingerprint=fields["fingerprint"],
         ack_sync_up=fields["ack_sync_up"],
         pchannel_level=fields["pchannel_level"],
+        answer=fields.get("answer", ""),
+        timestamp=fields.get("timestamp", 0),
     )
     return BroadcastState(
         id=BroadcastId(fields["id"]),

@@ -12,11 +12,7 @@ from typing import assert_never
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope, NotRunning
-from broker.coordinator.broadcast.broadcast_records import (
-    RecordedBroadcast,
-    fitting_groups,
-    record_problem,
-)
+from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast, fitting_groups
 from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, task_spec
 from broker.coordinator.broadcast.key_waiters import KeyWaiters
 from broker.coordinator.broadcast.messages import (
@@ -27,6 +23,7 @@ from broker.coordinator.broadcast.messages import (
     ListBroadcasts,
     ListLocks,
     MayFinish,
+    PlanBroadcast,
     ResumeBroadcasts,
     RetryBroadcast,
     SkipBroadcast,
@@ -41,10 +38,12 @@ from broker.coordinator.broadcast.pending_broadcasts import (
     Caller,
     RunningBroadcast,
     WaitingBroadcast,
+    room_refusal,
     under_way,
 )
+from broker.coordinator.broadcast.plan_requests import planned
 from broker.coordinator.broadcast.tombstones import Tombstones
-from broker.coordinator.broadcast.views import broadcast_views, lock_views, quarantined
+from broker.coordinator.broadcast.views import quarantined, views_of
 from broker.core.cluster.broadcast_state import (
     BroadcastPhase,
     BroadcastState,
@@ -55,6 +54,8 @@ from broker.core.cluster.resource_locks import LockTicket, ResourceLocks
 from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import BroadcastId
+from broker.model.master.ddl import PlannedRequest
+from broker.ports.master.broadcast_planner import BroadcastPlanner
 from broker.ports.meta import Conflict, MetaError
 
 START_S = 10.0
@@ -69,9 +70,14 @@ class Broadcaster(Actor[BroadcasterMessage]):
     _next_id: BroadcastId
 
     def __init__(
-        self, parts: BroadcastTaskParts, limits: BroadcasterLimits, tasks_path: str
+        self,
+        parts: BroadcastTaskParts,
+        limits: BroadcasterLimits,
+        planner: BroadcastPlanner,
+        tasks_path: str,
     ) -> None:
         self._parts = parts
+        self._planner = planner
         self._limits = limits
         self._tasks_path = tasks_path
         self._locks, self._order = ResourceLocks(), ResourceLocks()
@@ -95,6 +101,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         for each in sorted(recorded, key=lambda it: it.task.id):
             self._restore(each)
         self._restore_order()
+        self._planner.restore([it.task.broadcast for it in recorded])
         # Unfinished appends: no hold is granted before they are complete.
         cut_lock = context.tree.find(self._parts.cut_lock_path)
         await cut_lock.ask(under_way(self._running.values()), deadline_s=START_S)
@@ -119,49 +126,39 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     async def _handle(self, envelope: Caller) -> None:
         match envelope.message:
-            case StartBroadcast(broadcast):
-                self._start(broadcast, envelope)
+            case StartBroadcast(request) | PlanBroadcast(request):
+                self._start(request, envelope)
             case TaskChanged() as moved:
                 self._task_changed(moved)
             case AckBroadcast() as ack:
                 await self._ack(ack, envelope)
-            case RetryBroadcast(name):
-                self._leave_quarantine(name, envelope, skip=False)
-            case SkipBroadcast(name):
-                self._leave_quarantine(name, envelope, skip=True)
+            case RetryBroadcast(name) | SkipBroadcast(name) as order:
+                self._leave_quarantine(name, envelope, skip=isinstance(order, SkipBroadcast))
             case ResumeBroadcasts(names):
                 for name in names:
                     await self._start_task(name)
             case SweepBroadcasts():
                 await self._sweep()
-            case _ as question:
-                self._answer(question, envelope)
-
-    def _answer(self, question: WaitForKey | ListBroadcasts | ListLocks, envelope: Caller) -> None:
-        running = self._running.values()
-        match question:
             case WaitForKey(key, all_acked):
-                tasks = [it.task for it in running]
+                tasks = [it.task for it in self._running.values()]
                 self._key_waits.ask(key, tasks, envelope, all_acked=all_acked)
-            case ListBroadcasts():
-                waiting, by = self._waiting.values(), self._parts.node_acks
-                envelope.reply(broadcast_views(waiting, running, node_acks=by))
-            case ListLocks():
-                owners = {it.ticket: it.task.name for it in running}
-                envelope.reply(lock_views(self._locks, owners))
-            case _:
-                assert_never(question)
+            case ListBroadcasts() | ListLocks() as question:
+                unfinished = self._waiting.values(), self._running.values()
+                by = self._parts.node_acks
+                envelope.reply(views_of(question, *unfinished, self._locks, node_acks=by))
+            case _ as never:
+                assert_never(never)
 
     # ---- starting a broadcast ------------------------------------------------------------------
 
-    def _start(self, broadcast: Broadcast, caller: Caller) -> None:
+    def _start(self, request: Broadcast | PlannedRequest, caller: Caller) -> None:
         """Queue a new request; a repeated one joins the first."""
-        known = self._by_key.get(broadcast.request_key)
+        known = self._by_key.get(request.request_key)
         if known is None:
-            self._enqueue(broadcast, caller)
+            self._enqueue(request, caller)
             return
         first = self._known(known)
-        if first.fingerprint != broadcast.fingerprint:
+        if first.fingerprint != request.fingerprint:
             cause = "this key was used for a broadcast with other content; use a new key"
             caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
         elif isinstance(first, BroadcastState):
@@ -172,13 +169,13 @@ class Broadcaster(Actor[BroadcasterMessage]):
             # Without those that left: a client that retries for hours must not grow the list.
             first.callers = [*(it for it in first.callers if it.wanted()), caller]
 
-    def _enqueue(self, broadcast: Broadcast, caller: Caller) -> None:
-        if self._refuses(broadcast, caller):
+    def _enqueue(self, request: Broadcast | PlannedRequest, caller: Caller) -> None:
+        if self._refuses(request, caller):
             return
-        ticket = self._locks.request(broadcast.keys)
+        ticket = self._locks.request(request.keys)
         now_s = self._context.clock.monotonic_s()
-        self._waiting[ticket] = WaitingBroadcast(broadcast, [caller], now_s)
-        self._by_key[broadcast.request_key] = ticket
+        self._waiting[ticket] = WaitingBroadcast(request, [caller], now_s)
+        self._by_key[request.request_key] = ticket
         if self._locks.holds(ticket):
             self._granted.append(ticket)
 
@@ -195,8 +192,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
             tickets, self._granted = self._granted, []
             wanted = [ticket for ticket in tickets if self._still_wanted(ticket)]
             admitted = {ticket: self._waiting.pop(ticket) for ticket in wanted}
-            tasks = [new_broadcast(self._take_id(), it.broadcast) for it in admitted.values()]
-            order = iter(admitted.items())
+            ready, refused = await planned(admitted, self._planner, self._context.clock)
+            for ticket, error in refused.items():
+                self._refuse({ticket: admitted[ticket]}, error)
+            tasks = [new_broadcast(self._take_id(), it) for it in ready.values()]
+            order = iter([(ticket, admitted[ticket]) for ticket in ready])
             # Most often one group: of as many as the store takes in one write.
             for group in fitting_groups(tasks):
                 await self._record(dict(islice(order, len(group))), group)
@@ -211,7 +211,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
             raise  # another Broadcaster is at work: the next incarnation takes new ids
         except MetaError as error:
             # Nothing was recorded and nothing appended, so the callers may simply try again.
-            self._refuse(admitted, str(error))
+            cause = f"nothing was appended: {error}"
+            self._refuse(admitted, Refused(StreamingCode.INNER, cause))
             return
         for (ticket, waiting), each in zip(admitted.items(), recorded, strict=True):
             self._run(each, ticket, waiting.callers)
@@ -228,14 +229,15 @@ class Broadcaster(Actor[BroadcasterMessage]):
 
     def _drop_waiting(self, ticket: LockTicket) -> None:
         waiting = self._waiting.pop(ticket)
-        del self._by_key[waiting.broadcast.request_key]
+        del self._by_key[waiting.request.request_key]
         self._granted += self._locks.release(ticket)
 
-    def _refuse(self, admitted: Mapping[LockTicket, WaitingBroadcast], cause: str) -> None:
+    def _refuse(self, admitted: Mapping[LockTicket, WaitingBroadcast], error: Refused) -> None:
         for ticket, waiting in admitted.items():
             for caller in waiting.callers:
-                caller.fail(Refused(StreamingCode.INNER, f"nothing was appended: {cause}"))
-            del self._by_key[waiting.broadcast.request_key]
+                caller.fail(error)
+            self._planner.finished(waiting.request.request_key)
+            del self._by_key[waiting.request.request_key]
             self._granted += self._locks.release(ticket)
 
     def _take_id(self) -> BroadcastId:
@@ -311,6 +313,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         task = running.task
         del self._running[task.name]
         self._tombstones.add(task)
+        self._planner.finished(task.broadcast.request_key)
         running.answer(task.outcome())
         if running.since_s is not None:
             self._parts.meters.execution.add(self._since_s(running.since_s))
@@ -390,11 +393,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
     def _since_s(self, began_s: float) -> float:
         return self._context.clock.monotonic_s() - began_s
 
-    def _refuses(self, broadcast: Broadcast, caller: Caller) -> bool:
-        code, cause = StreamingCode.INVALID_ARGUMENT, record_problem(broadcast)
-        most = self._limits.unfinished_max
-        if len(self._waiting) + len(self._running) >= most:
-            code, cause = StreamingCode.INNER, f"{most} broadcasts are unfinished; try again later"
-        if cause:
-            caller.fail(Refused(code, cause))
-        return bool(cause)
+    def _refuses(self, request: Broadcast | PlannedRequest, caller: Caller) -> bool:
+        error = room_refusal(request, self._waiting.values(), len(self._running), self._limits)
+        if error is not None:
+            caller.fail(error)
+        return error is not None

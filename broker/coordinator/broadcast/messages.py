@@ -9,6 +9,7 @@ from actors import Envelope, Request
 from broker.core.cluster.broadcast_state import BroadcastState
 from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId, VChannelName
+from broker.model.master.ddl import PlannedRequest
 from broker.model.message import Appended
 
 # ---- Broadcaster: locks and order --------------------------------------------------------------
@@ -26,6 +27,17 @@ class StartBroadcast(Request[Broadcasted]):
     """
 
     broadcast: Broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBroadcast(Request[Broadcasted]):
+    """As StartBroadcast, of a broadcast that is planned once the keys of the request are held.
+
+    Raises what the planner refuses too; then nothing has changed. At most 1,024 wait, more are
+    refused: INNER.
+    """
+
+    request: PlannedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +146,7 @@ class SweepBroadcasts:
 
 BroadcasterMessage = (
     StartBroadcast
+    | PlanBroadcast
     | AckBroadcast
     | WaitForKey
     | ListBroadcasts

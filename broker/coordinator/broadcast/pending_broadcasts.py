@@ -1,14 +1,17 @@
 """What the Broadcaster keeps of each unfinished broadcast, and its limits."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from actors import Envelope
+from broker.coordinator.broadcast.broadcast_records import record_problem
 from broker.coordinator.broadcast.messages import BroadcasterMessage
 from broker.coordinator.cuts.messages import BROADCASTS, RestoreShared
 from broker.core.cluster.broadcast_state import BroadcastState
 from broker.core.cluster.resource_locks import LockTicket
 from broker.model.broadcast import Broadcast
+from broker.model.failure import Refused, StreamingCode
+from broker.model.master.ddl import PlannedRequest
 
 Caller = Envelope[BroadcasterMessage]
 
@@ -27,21 +30,26 @@ class BroadcasterLimits:
     """An older tombstone is removed."""
     tombstone_check_s: float = 300.0
     """Time between two checks for old tombstones."""
+    planned_max: int = 1024
+    """Requests that wait to be planned; more are refused."""
     sweep_s: float = 1.0
     """Time between two checks for callers that have left."""
 
 
 @dataclass(slots=True)
 class WaitingBroadcast:
-    """A broadcast that waits for its keys: without an id and without a record."""
+    """A broadcast that waits for its keys: without an id and without a record.
 
-    broadcast: Broadcast
+    A planned one is a request until it holds them.
+    """
+
+    request: Broadcast | PlannedRequest
     callers: list[Caller]
     since_s: float
 
     @property
     def fingerprint(self) -> str:
-        return self.broadcast.fingerprint
+        return self.request.fingerprint
 
     @property
     def wanted(self) -> bool:
@@ -83,3 +91,25 @@ def under_way(running: Iterable[RunningBroadcast]) -> RestoreShared:
     tasks = [it.task for it in running]
     entries = {it.name: it.broadcast.vchannels for it in tasks if it.appends}
     return RestoreShared(BROADCASTS, entries)
+
+
+def room_refusal(
+    request: Broadcast | PlannedRequest,
+    waiting: Collection[WaitingBroadcast],
+    running: int,
+    limits: BroadcasterLimits,
+) -> Refused | None:
+    """Why there is no room for one more; None if there is."""
+    if len(waiting) + running >= limits.unfinished_max:
+        cause = f"{limits.unfinished_max} broadcasts are unfinished; try again later"
+        return Refused(StreamingCode.INNER, cause)
+    if isinstance(request, Broadcast):
+        problem = record_problem(request)
+        return Refused(StreamingCode.INVALID_ARGUMENT, problem) if problem else None
+    # Counted only when it may matter: with each request it would cost the square of them.
+    if len(waiting) >= limits.planned_max:
+        planned = sum(isinstance(it.request, PlannedRequest) for it in waiting)
+        if planned >= limits.planned_max:
+            cause = f"{planned} changes of definitions wait; try again later"
+            return Refused(StreamingCode.INNER, cause)
+    return None

@@ -4,7 +4,7 @@ The task supervisor starts before the Broadcaster, which puts tasks into it when
 restart together: locks without their tasks, or tasks without their locks, would be wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
@@ -16,6 +16,7 @@ from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.cuts.messages import CUT_LOCK
 from broker.ports.broadcast_appends import BroadcastAppends
 from broker.ports.callbacks import Callback
+from broker.ports.master.broadcast_planner import BroadcastPlanner, NoPlanner
 from broker.ports.meta import MetaStore
 
 BROADCASTER = "broadcaster"
@@ -35,6 +36,8 @@ class BroadcastParts:
     timing: BroadcastTiming = BroadcastTiming()
     limits: BroadcasterLimits = BroadcasterLimits()
     meters: BroadcastMeters = field(default_factory=BroadcastMeters)
+    planner: Callable[[], BroadcastPlanner] = NoPlanner
+    """Makes the planner of one incarnation of the Broadcaster."""
 
 
 def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) -> SupervisorSpec:
@@ -52,7 +55,7 @@ def broadcaster_tree(store: MetaStore, parts: BroadcastParts, parent_path: str) 
     )
     locks = ChildSpec(
         LOCKS,
-        lambda: Broadcaster(of_tasks, parts.limits, f"{path}/{TASKS}"),
+        lambda: Broadcaster(of_tasks, parts.limits, parts.planner(), f"{path}/{TASKS}"),
         # Tasks wait for room instead of losing announcements; a batch is admitted by one write.
         MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=256),
         patient=True,

@@ -1,13 +1,19 @@
 """Broadcasts and locks in the form that operators are shown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from broker.coordinator.broadcast.messages import BroadcastView, LockView
+from broker.coordinator.broadcast.messages import (
+    BroadcastView,
+    ListBroadcasts,
+    ListLocks,
+    LockView,
+)
 from broker.coordinator.broadcast.pending_broadcasts import RunningBroadcast, WaitingBroadcast
 from broker.core.cluster.broadcast_state import BroadcastState
 from broker.core.cluster.resource_locks import LockTicket, ResourceLocks, locked_keys
 from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode
+from broker.model.master.ddl import PlannedRequest
 
 
 def acked_by(broadcast: Broadcast, *, node_acks: bool) -> str:
@@ -17,31 +23,46 @@ def acked_by(broadcast: Broadcast, *, node_acks: bool) -> str:
     return "node" if node_acks else "consumer"
 
 
+def views_of(
+    question: ListBroadcasts | ListLocks,
+    waiting: Iterable[WaitingBroadcast],
+    running: Collection[RunningBroadcast],
+    locks: ResourceLocks,
+    *,
+    node_acks: bool,
+) -> tuple[BroadcastView, ...] | tuple[LockView, ...]:
+    """The answer to a question of an operator."""
+    if isinstance(question, ListBroadcasts):
+        return broadcast_views(waiting, running, node_acks=node_acks)
+    return lock_views(locks, {it.ticket: it.task.name for it in running})
+
+
 def broadcast_views(
     waiting: Iterable[WaitingBroadcast], running: Iterable[RunningBroadcast], *, node_acks: bool
 ) -> tuple[BroadcastView, ...]:
     """All unfinished broadcasts, in the order of their requests."""
-    queued = [_waiting_view(it.broadcast, node_acks=node_acks) for it in waiting]
+    queued = [_waiting_view(it.request, node_acks=node_acks) for it in waiting]
     recorded = [
         _running_view(it.task, it.failures, it.last_error, node_acks=node_acks) for it in running
     ]
     return (*queued, *recorded)
 
 
-def _waiting_view(broadcast: Broadcast, *, node_acks: bool) -> BroadcastView:
-    """A broadcast that waits for its keys and has no id yet."""
+def _waiting_view(waiting: Broadcast | PlannedRequest, *, node_acks: bool) -> BroadcastView:
+    """A broadcast that waits for its keys and has no id yet; a planned one no vchannels either."""
+    broadcast = waiting if isinstance(waiting, Broadcast) else None
     return BroadcastView(
         name="",
         state="waiting",
-        type=broadcast.type,
-        keys=locked_keys(broadcast.keys),
-        vchannels=len(broadcast.vchannels),
+        type=0 if broadcast is None else broadcast.type,
+        keys=locked_keys(waiting.keys),
+        vchannels=0 if broadcast is None else len(broadcast.vchannels),
         appended=0,
         acked=0,
         poison="",
         failures=0,
         last_error="",
-        acked_by=acked_by(broadcast, node_acks=node_acks),
+        acked_by="write" if broadcast is None else acked_by(broadcast, node_acks=node_acks),
     )
 
 

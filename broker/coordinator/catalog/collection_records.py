@@ -8,7 +8,7 @@ of a collection all the same: then all records are read.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,9 @@ from broker.coordinator.records import (
     COLLECTION_ID_KEY,
     COLLECTION_PREFIX,
     FIRST_COLLECTION_ID,
+    IN_DATABASE_PREFIX,
     collection_key,
+    collection_prefix,
     decode_collection,
     decode_number,
     encode_collection,
@@ -34,6 +36,9 @@ from broker.ports.meta import MetaEntry, MetaStore
 from broker.ports.meta_writes import SPLIT_KEYS, VALUE_BYTES_MAX, all_entries, split_write
 
 ID_PREFIX: Final = "collection-id/"
+AHEAD_MAX: Final = 8192
+"""Collections that may be announced and not yet recorded: all broadcasts that run at once."""
+GONE_PREFIX: Final = "collection-gone/"
 LOADS_KEY: Final = "collection-loads"
 
 log = structlog.get_logger(__name__)
@@ -71,6 +76,14 @@ class NextId:
     id: CollectionId
     revision: int
 
+    def counts(self, id: CollectionId) -> bool:
+        """Whether the counter has reached an id like this one, or reaches it by this collection.
+
+        A collection that a client of Milvus has made may have any id: far beyond the counter it is
+        not counted, so that the ids in between are not taken for those of dropped collections.
+        """
+        return self.id <= id < self.id + AHEAD_MAX
+
 
 class CollectionRecords:
     """The records of one store. A call that raises MetaError has changed nothing."""
@@ -78,9 +91,9 @@ class CollectionRecords:
     def __init__(self, store: MetaStore) -> None:
         self._store = store
 
-    async def by_name(self, name: str) -> RecordedCollection | None:
+    async def by_name(self, name: str, database: str = "") -> RecordedCollection | None:
         """The collection of this name; one read."""
-        key = collection_key(name)
+        key = collection_key(name, database)
         entry = await self._store.get(key)
         if entry is None:
             return None
@@ -92,18 +105,24 @@ class CollectionRecords:
         A few reads more when no name is found, and a read of all records when the indexes are
         missing or outdated.
         """
-        name = await self._indexed_name(id)
-        if name is not None or id < FIRST_COLLECTION_ID:
-            return name
-        if not await self._indexed():
-            return await self._scanned_name(id)
-        # Again: the indexes may have been made between the two reads.
-        return await self._indexed_name(id)
+        place = await self._place_of(id)
+        return None if place is None else place[1]
 
-    async def _indexed_name(self, id: CollectionId) -> str | None:
+    async def _place_of(self, id: CollectionId) -> tuple[str, str] | None:
+        """The database and the name of this collection."""
+        place = await self._indexed_place(id)
+        if place is not None or id < FIRST_COLLECTION_ID:
+            return place
+        if not await self._indexed():
+            name = await self._scanned_name(id)
+            return None if name is None else ("", name)
+        # Again: the indexes may have been made between the two reads.
+        return await self._indexed_place(id)
+
+    async def _indexed_place(self, id: CollectionId) -> tuple[str, str] | None:
         key = id_key(id)
         entry = await self._store.get(key)
-        return None if entry is None else decode_fields(key, entry.value, _name)
+        return None if entry is None else decode_fields(key, entry.value, _place)
 
     async def _indexed(self) -> bool:
         counter, loads = await self._store.get(COLLECTION_ID_KEY), await self._store.get(LOADS_KEY)
@@ -118,8 +137,8 @@ class CollectionRecords:
 
     async def by_id(self, id: CollectionId) -> Collection | None:
         """The collection with this id; two reads. If there is none, see `name_of`."""
-        name = await self.name_of(id)
-        found = None if name is None else await self.by_name(name)
+        place = await self._place_of(id)
+        found = None if place is None else await self.by_name(place[1], place[0])
         # Between the reads it may have been dropped, and its name given to another one.
         return found.collection if found is not None and found.collection.id == id else None
 
@@ -134,14 +153,21 @@ class CollectionRecords:
         if await self.by_id(id) is not None or id < FIRST_COLLECTION_ID:
             return False
         if id >= (await self.next_id()).id:
-            return False
+            return await self._store.get(gone_key(id)) is not None
         # Again: it may have been created between the two reads.
         return await self.by_id(id) is None
 
-    async def page(self, after: str, limit: int) -> Sequence[Collection]:
-        """The first `limit` collections by name, after this one."""
-        from_key = collection_key(after) if after else ""
-        entries = await self._store.list(COLLECTION_PREFIX, limit=limit, after=from_key)
+    async def is_known(self, id: CollectionId) -> bool:
+        """Whether there is a collection of this id, or was one; up to two reads."""
+        for key in (id_key(id), gone_key(id)):
+            if await self._store.get(key) is not None:
+                return True
+        return False
+
+    async def page(self, after: str, limit: int, database: str = "") -> Sequence[Collection]:
+        """The first `limit` collections of a database by name, after this one."""
+        from_key = collection_key(after, database) if after else ""
+        entries = await self._store.list(collection_prefix(database), limit=limit, after=from_key)
         return [decode_collection(key, entry.value) for key, entry in entries]
 
     async def next_id(self) -> NextId:
@@ -158,19 +184,20 @@ class CollectionRecords:
         return Loads() if entry is None else _decode_loads(entry)
 
     async def create(self, collection: Collection, counter: NextId, loads: Loads) -> None:
-        """Add a collection with the id of `counter`.
+        """Add a collection. `counter`: the next id before it.
 
         Conflict when the name is taken, or the counter or the loads have changed. Refused when the
         record is too large.
         """
-        key = collection_key(collection.name)
+        key = collection_key(collection.name, collection.database)
         # The counter and the loads also make two creations conflict: the second is placed anew, by
         # loads that count the first.
+        next_id = collection.id + 1 if counter.counts(collection.id) else counter.id
         await self._store.write(
             {
                 key: _encoded(collection),
-                id_key(collection.id): encode_fields({"name": collection.name}),
-                COLLECTION_ID_KEY: encode_number(collection.id + 1),
+                id_key(collection.id): _encode_place(collection),
+                COLLECTION_ID_KEY: encode_number(next_id),
                 LOADS_KEY: _encode_loads(loads.added(collection)),
             },
             expect={key: 0, COLLECTION_ID_KEY: counter.revision, LOADS_KEY: loads.revision},
@@ -178,18 +205,25 @@ class CollectionRecords:
 
     async def change(self, before: RecordedCollection, after: Collection) -> None:
         """Replace exactly `before`, with the same name and id; Conflict, Refused as in `create`."""
-        key = collection_key(after.name)
+        key = collection_key(after.name, after.database)
         await self._store.write({key: _encoded(after)}, expect={key: before.revision})
 
     async def drop(self, before: RecordedCollection, loads: Loads) -> None:
         """Delete exactly `before`; Conflict when it or the loads have changed."""
         collection = before.collection
-        key = collection_key(collection.name)
+        key = collection_key(collection.name, collection.database)
+        beyond = collection.id >= (await self.next_id()).id
+        gone = {gone_key(collection.id): encode_fields({})} if beyond else {}
         await self._store.write(
-            {LOADS_KEY: _encode_loads(loads.added(collection, -1))},
+            {LOADS_KEY: _encode_loads(loads.added(collection, -1)), **gone},
             deletes=[key, id_key(collection.id)],
             expect={key: before.revision, LOADS_KEY: loads.revision},
         )
+
+
+def gone_key(id: CollectionId) -> str:
+    """The key that remembers a dropped collection whose id the counter has not reached."""
+    return f"{GONE_PREFIX}{id}"
 
 
 def id_key(id: CollectionId) -> str:
@@ -211,10 +245,10 @@ async def ensure_indexes(store: MetaStore) -> bool:
         counted = Loads(drops=0 if loads is None else _decode_loads(loads).drops + 1)
         names: dict[str, bytes] = {}
         stale = {key async for key, _ in all_entries(store, ID_PREFIX)}
-        async for key, entry in all_entries(store, COLLECTION_PREFIX, page=SPLIT_KEYS):
+        async for key, entry in _all_collections(store):
             collection = decode_collection(key, entry.value)
             counted = counted.added(collection)
-            names[id_key(collection.id)] = encode_fields({"name": collection.name})
+            names[id_key(collection.id)] = _encode_place(collection)
             if len(names) == SPLIT_KEYS:
                 await store.write(names)
                 stale.difference_update(names)
@@ -235,6 +269,12 @@ async def ensure_indexes(store: MetaStore) -> bool:
     return await retry_conflicts(LOADS_KEY, attempt)
 
 
+async def _all_collections(store: MetaStore) -> AsyncIterator[tuple[str, MetaEntry]]:
+    for prefix in (COLLECTION_PREFIX, IN_DATABASE_PREFIX):
+        async for each in all_entries(store, prefix, page=SPLIT_KEYS):
+            yield each
+
+
 def _current(loads: MetaEntry | None, counter: MetaEntry | None) -> bool:
     """Whether the indexes have every collection that the counter has counted."""
     # Each creation writes both. A release without indexes, or a restore, writes the counter alone,
@@ -252,8 +292,13 @@ def _encoded(collection: Collection) -> bytes:
     return value
 
 
-def _name(fields: Mapping[str, Any]) -> str:
-    return str(fields["name"])
+def _place(fields: Mapping[str, Any]) -> tuple[str, str]:
+    return str(fields.get("database", "")), str(fields["name"])
+
+
+def _encode_place(collection: Collection) -> bytes:
+    database = {"database": collection.database} if collection.database else {}
+    return encode_fields({"name": collection.name, **database})
 
 
 def _encode_loads(loads: Loads) -> bytes:

@@ -6,7 +6,7 @@ from typing import Final
 
 from actors import Request
 from broker.core.name_lookup import FoundName
-from broker.model.collection import Collection, RowSchema
+from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode
 
 PAGE: Final = 200
@@ -20,15 +20,6 @@ class NameTaken(Refused):
         cause = f"collection '{collection.name}' exists already; drop it, or choose a new name"
         super().__init__(StreamingCode.INVALID_ARGUMENT, cause)
         self.collection = collection
-
-
-@dataclass(frozen=True, slots=True)
-class CreateCollection(Request[Collection]):
-    """Create a collection. NameTaken; Refused(INVALID_ARGUMENT): bad name, bad shard count."""
-
-    name: str
-    shards: int
-    schema: RowSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +44,7 @@ class ListCollections(Request[tuple[Collection, ...]]):
     limit: int = PAGE
 
 
-@dataclass(frozen=True, slots=True)
-class DropCollection(Request[Collection]):
-    """Delete a collection and return it. Refused(CHANNEL_NOT_EXIST).
-
-    Its messages stay in the log until retention removes them; its id is never used again.
-    """
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSchema(Request[Collection | None]):
-    """Replace a collection's schema; None when the current one is not `before` (any more).
-
-    Compatibility is checked by the caller. Refused(CHANNEL_NOT_EXIST) when there is no collection.
-    """
-
-    name: str
-    before: RowSchema
-    after: RowSchema
-
-
-CatalogMessage = (
-    CreateCollection | GetCollection | FindName | ListCollections | DropCollection | ChangeSchema
-)
+CatalogMessage = GetCollection | FindName | ListCollections
 
 
 async def all_collections(

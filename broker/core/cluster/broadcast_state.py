@@ -128,7 +128,8 @@ class BroadcastState:
     def outcome(self) -> Broadcasted:
         """The result for the caller."""
         pairs = zip(self.broadcast.vchannels, self.landed, strict=True)
-        return Broadcasted(self.id, {name: landed for name, landed in pairs if landed})
+        results = {name: landed for name, landed in pairs if landed}
+        return Broadcasted(self.id, results, self.broadcast.answer)
 
 
 def broadcast_name(broadcast_id: BroadcastId, origin: str) -> str:

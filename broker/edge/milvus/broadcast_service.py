@@ -5,26 +5,32 @@ the request is repeated under that name, so it does not become a second broadcas
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-import anyio
 from grpclib.const import Handler
 
-from broker.coordinator.assignment.messages import ListPChannels, NextAssignment
-from broker.coordinator.broadcast.messages import StartBroadcast
-from broker.core.cluster.assignment import BROADCAST_VERSION
+from broker.codec.read_ddl import BadName
+from broker.codec.stored_ddl import StoredDdl
+from broker.coordinator.assignment.messages import ListPChannels
+from broker.coordinator.broadcast.messages import PlanBroadcast, StartBroadcast
+from broker.core.master.ddl_keys import ddl_keys
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.milvus.produce_results import append_result
+from broker.edge.rpc.broadcasts_enabled import BroadcastsEnabled
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.channel import AssignmentVersion
-from broker.model.failure import Refused, StreamingCode
+from broker.model.broadcast import Broadcast
+from broker.model.failure import invalid_argument
+from broker.model.master.ddl import GivenBroadcast, PlannedRequest
+from broker.ports.headers import BadHeader
 from schemas.generated.milvus.proto import streaming as wire
 
 SERVICE = "/milvus.proto.streaming.StreamingCoordBroadcastService/"
 BROADCAST_S: Final = 3600.0
 """For callers without a deadline of their own, which wait until their resource keys are free."""
+DDL: Final = StoredDdl()
 
 
 class BroadcastService:
@@ -34,7 +40,7 @@ class BroadcastService:
         self._middleware = middleware
         self._broadcaster = broadcaster
         self._assigner = assigner
-        self._enabled = False
+        self._enabled = BroadcastsEnabled(assigner)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -50,34 +56,19 @@ class BroadcastService:
 
         Waits while the streaming version of the cluster is below BROADCAST_VERSION.
         """
-        await self._until_enabled()
+        await self._enabled.wait(BROADCAST_S)
         known = await self._assigner.ask(ListPChannels())
         # Asked for each call: a vchannel on an unknown pchannel could never be appended.
         limits = BroadcastLimits(
             self._middleware.limits.message_bytes_max, {it.name for it in known}
         )
         broadcast = broadcast_request(request.message, limits, f"call:{uuid4().hex}")
-        done = await self._broadcaster.ask(StartBroadcast(broadcast), deadline_s=BROADCAST_S)
+        # A change of definitions is checked against the meta table once its keys are held.
+        start = _planned(broadcast) or StartBroadcast(broadcast)
+        done = await self._broadcaster.ask(start, deadline_s=BROADCAST_S)
         return wire.BroadcastResponse(
             broadcast_id=done.id,
             results={name: append_result(landed) for name, landed in done.results.items()},
-        )
-
-    async def _until_enabled(self) -> None:
-        """Return once the cluster has a version with broadcasts; the version never decreases."""
-        seen: AssignmentVersion | None = None
-        with anyio.move_on_after(BROADCAST_S):
-            while not self._enabled:
-                table = await self._assigner.ask(NextAssignment(seen))
-                # None: no newer table for about a second.
-                if table is not None:
-                    seen = table.version
-                    self._enabled = table.streaming_version >= BROADCAST_VERSION
-            return
-        raise Refused(
-            StreamingCode.INNER,
-            f"the cluster is below streaming version {BROADCAST_VERSION}, which broadcasts need;"
-            " nothing was recorded. Raise it with `tidemark streaming enable`",
         )
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
@@ -85,3 +76,19 @@ class BroadcastService:
         ack = ack_request(request.message, request.broadcast_id, request.vchannel)
         await self._broadcaster.ask(ack)
         return wire.BroadcastAckResponse()
+
+
+def _planned(broadcast: Broadcast) -> PlanBroadcast | None:
+    """The request that changes the meta table; None if it does not."""
+    try:
+        change = DDL.decode(broadcast.type, broadcast.body, broadcast.vchannels)
+    except BadName as error:
+        raise invalid_argument(str(error)) from error
+    except BadHeader:
+        change = None  # bytes that only the client understands
+    if change is None:
+        return None
+    ddl = GivenBroadcast(broadcast, change)
+    keys = ddl_keys(ddl)
+    given = GivenBroadcast(replace(broadcast, keys=keys), change)
+    return PlanBroadcast(PlannedRequest(given, keys, broadcast.request_key, broadcast.fingerprint))

@@ -13,6 +13,7 @@ import anyio
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.model.failure import Refusal, Refused
 from broker.ports.leader_check import LeaderCheck, NeverLeader
+from broker.ports.master.table_reads import MetaTableReads, NoMetaTable
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 
@@ -80,3 +81,4 @@ class Proxies:
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()
+    meta_table: MetaTableReads = NoMetaTable()

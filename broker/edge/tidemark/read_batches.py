@@ -15,7 +15,7 @@ import anyio
 
 from actors import ActorDied, StaleTerm
 from broker.core.log.delivery import DeliveredItem
-from broker.core.naming import belongs_to
+from broker.core.naming import belongs_to, is_control_channel
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
@@ -26,7 +26,14 @@ from broker.edge.rpc.stream_meters import StreamMeter
 from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
-from broker.model.message import SELF_CONTROLLED_TYPES, ClosedTick, Delivered, DeliveredInTxn
+from broker.model.message import (
+    ANNOUNCED,
+    EXCLUSIVE_TYPES,
+    SELF_CONTROLLED_TYPES,
+    ClosedTick,
+    Delivered,
+    DeliveredInTxn,
+)
 from broker.model.position import (
     DeliverFilter,
     DeliverPolicy,
@@ -37,7 +44,7 @@ from broker.model.position import (
     StartFrom,
     TimeTickGte,
 )
-from broker.model.record import RecordSlice
+from broker.model.record import Record, RecordSlice
 from broker.node.directory_messages import Locate, Located, OpenScanner
 from broker.node.queries.cut_channels import close_up_to
 from broker.node.scanner_messages import Delivery
@@ -176,7 +183,7 @@ class ReadStream:
 
     def _slice(self, part: RecordSlice) -> list[Sequence[bytes]]:
         # No program wrote these; who needs them names their types.
-        if not self.types_given and part.record.kind in SELF_CONTROLLED_TYPES:
+        if not self.types_given and _of_the_log(part.record):
             return []
         batch = batch_of(part) if self.rows is None else self.rows.batch_of(part)
         return [] if batch is None else [read_batch(batch)]
@@ -305,3 +312,12 @@ def _frames(messages: Sequence[Sequence[bytes]]) -> bytes:
         parts.append(frame_head(sum(map(len, message))))
         parts += message
     return b"".join(parts)
+
+
+def _of_the_log(record: Record) -> bool:
+    """Whether the log wrote it, or reads it to know its collections."""
+    if record.kind in SELF_CONTROLLED_TYPES:
+        return True
+    # Of few types, so that the bodies of rows are not searched.
+    announced = record.kind in EXCLUSIVE_TYPES and ANNOUNCED.encode() in record.body
+    return announced and not is_control_channel(record.vchannel)

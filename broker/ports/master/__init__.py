@@ -1,1 +1,1 @@
-"""What the master of the cluster needs from the process it runs in."""
+"""What the master needs from outside, and what others may ask of it."""

@@ -87,7 +87,9 @@ async def test_a_broadcast_is_read_on_every_vchannel_of_its_targets(broker: str)
             type=MessageType.CREATE_DATABASE, version=2, header=b"\x08\x01",
         )  # fmt: skip
         assert set(sent.results) == {*flights.vchannels, CONTROL}
-        for message in [*await on(log, "flights"), *await on(log, CONTROL)]:
+        created, *ordered = await on(log, CONTROL)
+        assert created.type == MessageType.CREATE_COLLECTION
+        for message in [*await on(log, "flights"), *ordered]:
             landed = sent.results[message.vchannel]
             assert (message.id, message.tick) == (landed.id, landed.tick)
             assert (message.payload, message.properties["by"]) == (b"ddl", "me")

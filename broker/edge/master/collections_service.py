@@ -1,33 +1,32 @@
 """tidemark.v1.Collections: named sets of vchannels, and the checks of their schemas."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from grpclib.const import Handler
 
 from broker.coordinator.catalog.messages import (
-    ChangeSchema,
-    CreateCollection,
-    DropCollection,
     FindName,
     GetCollection,
     NameTaken,
     all_collections,
 )
 from broker.core.name_lookup import NameKind
+from broker.edge.master.ddl_calls import DdlCalls
+from broker.edge.master.definitions_service import created
+from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.collection import Collection, RowSchema
+from broker.master.ddl.collection_plans import OutdatedSchema
+from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
-from broker.ports.row_schemas import RowSchemas
-from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
-from schemas.arrow.ipc import BadArrow
+from broker.model.master.ddl import ChangeSchema, CreateCollection, DropCollection
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Collections/"
 RACES_MAX = 8
 """Attempts to add columns: each fails when another caller changed the schema meanwhile."""
-VERSIONS_MAX = 1024
 _KINDS = {
     NameKind.COLLECTION: v1.NameKind.COLLECTION,
     NameKind.VCHANNEL: v1.NameKind.VCHANNEL,
@@ -40,39 +39,42 @@ _KINDS = {
 class CollectionsService:
     """Create, Get, List, Drop, AddColumns, Find."""
 
-    def __init__(self, middleware: Middleware, catalog: Proxy, schemas: RowSchemas) -> None:
+    def __init__(self, middleware: Middleware, catalog: Proxy, calls: DdlCalls) -> None:
         self._middleware = middleware
         self._catalog = catalog
-        self._schemas = schemas
+        self._calls = calls
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
         return {
-            SERVICE + "Create": middleware.unary(v1.CreateCollectionRequest, self.create),
+            SERVICE + "Create": middleware.unary(
+                v1.CreateCollectionRequest, self.create, interruptible=True
+            ),
             SERVICE + "Get": middleware.unary(v1.GetCollectionRequest, self.get),
             SERVICE + "List": middleware.unary(v1.ListCollectionsRequest, self.list),
-            SERVICE + "Drop": middleware.unary(v1.DropCollectionRequest, self.drop),
-            SERVICE + "AddColumns": middleware.unary(v1.AddColumnsRequest, self.add_columns),
+            SERVICE + "Drop": middleware.unary(
+                v1.DropCollectionRequest, self.drop, interruptible=True
+            ),
+            SERVICE + "AddColumns": middleware.unary(
+                v1.AddColumnsRequest, self.add_columns, interruptible=True
+            ),
             SERVICE + "Find": middleware.unary(v1.FindRequest, self.find),
         }
 
     async def create(self, request: v1.CreateCollectionRequest) -> v1.Collection:
         """Create one. INVALID_ARGUMENT: bad name, shards or schema, or the name is taken."""
-        schema: RowSchema | None = None
+        rows, table = None, None
         if request.arrow_schema:
-            await require_arrow()
-            schema = _first_version(request.arrow_schema)
-        creation = CreateCollection(request.name, request.shards, schema)
+            rows, table = await defined_rows(request.name, request.arrow_schema)
+        ddl = CreateCollection(request.name, request.shards, rows, table)
         try:
-            created = await self._catalog.ask(creation)
+            return _encoded(created(ddl, await self._calls.change(ddl)))
         except NameTaken as taken:
             if not request.return_existing:
                 raise
             existing = _encoded(taken.collection)
             existing.existed = True
             return existing
-        self._schemas.note_change()
-        return _encoded(created)
 
     async def get(self, request: v1.GetCollectionRequest) -> v1.Collection:
         """One collection. CHANNEL_NOT_EXIST when there is none."""
@@ -93,9 +95,7 @@ class CollectionsService:
 
     async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:
         """Drop one. CHANNEL_NOT_EXIST when there is none."""
-        await self._catalog.ask(DropCollection(request.name))
-        # Before the answer: appends of this process to its vchannels are refused from here on.
-        self._schemas.note_change()
+        await self._calls.change(DropCollection(request.name))
         return v1.DropCollectionResponse()
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
@@ -108,41 +108,19 @@ class CollectionsService:
                 raise invalid_argument(
                     f"collection '{request.name}' was created without a schema; it has no columns"
                 )
-            after = _next_version(before, request.arrow_columns)
+            after = extended_rows(before, request.arrow_columns)
             # A repeat of an AddColumns whose answer was lost succeeds.
             if after == before:
                 return _encoded(collection)
-            # Compare-and-set on the schema that was read; None: another caller was first.
-            changed = await self._catalog.ask(ChangeSchema(request.name, before, after))
-            if changed is not None:
-                return _encoded(changed)
+            table = fields_of(request.name, after)
+            try:
+                # Refused when it is not the schema that was read: another caller was first.
+                await self._calls.change(ChangeSchema(request.name, before, after, table))
+            except OutdatedSchema:
+                continue
+            return _encoded(replace(collection, schema=after))
         cause = f"the schema of collection '{request.name}' keeps changing; try again"
         raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
-
-
-def _first_version(message: bytes) -> RowSchema:
-    try:
-        schema = decode_schema(message)
-        check_columns(schema)
-        return RowSchema(encode_schema(schema), (len(schema),))
-    except BadArrow as error:
-        raise invalid_argument(f"bad schema: {error}") from error
-
-
-def _next_version(before: RowSchema, columns: bytes) -> RowSchema:
-    """The schema with the columns added; the same one when it has them all."""
-    try:
-        old = decode_schema(before.arrow)
-        new = added(old, decode_schema(columns))
-        if len(new) == len(old):
-            return before
-        if before.version == VERSIONS_MAX:
-            raise invalid_argument(
-                f"the schema has {VERSIONS_MAX} versions, the limit; create a new collection"
-            )
-        return RowSchema(encode_schema(new), (*before.widths, len(new)))
-    except BadArrow as error:
-        raise invalid_argument(f"bad columns: {error}") from error
 
 
 def _encoded(collection: Collection) -> v1.Collection:

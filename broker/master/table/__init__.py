@@ -1,0 +1,1 @@
+"""The meta table: records of databases, collections, partitions, aliases and indexes."""

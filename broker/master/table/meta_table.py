@@ -1,0 +1,71 @@
+"""Applies changes to the meta table: those that wait together share one write."""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from actors import Actor, Envelope
+from broker.master.table.apply_change import ChangeWriter
+from broker.master.table.leftovers import remove_leftovers, write_ahead
+from broker.master.table.messages import MetaTableMessage
+from broker.master.table.write_group import WriteGroup
+from broker.model.failure import Refused
+from broker.model.master.table_change import AddCollection, RemoveCollection
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+log = structlog.get_logger(__name__)
+
+
+class MetaTable(Actor[MetaTableMessage]):
+    """The only writer of the table. Nothing is cached: the store is always asked."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+        self._applied = self._writes = 0
+
+    async def receive(self, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
+        group = WriteGroup(self._store)
+        waiting: list[Envelope[MetaTableMessage]] = []
+        for envelope in batch:
+            if group.full:
+                await self._flush(group, waiting)
+                group, waiting = WriteGroup(self._store), []
+            waiting.append(envelope)
+            try:
+                message = envelope.message
+                if isinstance(message.change, AddCollection):
+                    await write_ahead(self._store, message.change)
+                await ChangeWriter(group).apply(message.change, message.tick)
+            except Conflict:
+                raise  # another writer: the next incarnation reads anew, and the caller asks again
+            except (MetaError, Refused) as error:
+                # A part of the change may lie in the group: none of it is written.
+                for each in waiting:
+                    each.fail(error)
+                group, waiting = WriteGroup(self._store), []
+        await self._flush(group, waiting)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        return {"applied": self._applied, "writes": self._writes}
+
+    async def _flush(
+        self, group: WriteGroup, waiting: Sequence[Envelope[MetaTableMessage]]
+    ) -> None:
+        try:
+            await group.flush()
+            self._writes += 1
+            for envelope in waiting:
+                change = envelope.message.change
+                if isinstance(change, RemoveCollection):
+                    # After its own write, which hides them. A crash in between applies the change
+                    # again, which comes here again.
+                    await remove_leftovers(self._store, change.id)
+        except Conflict:
+            raise
+        except MetaError as error:
+            for envelope in waiting:
+                envelope.fail(error)
+            return
+        self._applied += len(waiting)
+        for envelope in waiting:
+            envelope.reply(None)

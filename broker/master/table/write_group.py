@@ -1,0 +1,76 @@
+"""Several changes in one write: each reads what those before it have written."""
+
+from collections.abc import Mapping, Sequence
+
+from broker.ports.meta import Conflict, MetaEntry, MetaStore
+from broker.ports.meta_writes import SPLIT_BYTES, SPLIT_KEYS
+
+
+class WriteGroup:
+    """A MetaStore in front of another one that keeps writes until `flush`.
+
+    For the only writer of these keys. `list` shows the store without what was kept.
+    """
+
+    def __init__(self, store: MetaStore) -> None:
+        self._store = store
+        self._read: dict[str, int] = {}
+        self._kept: dict[str, bytes | None] = {}
+        self._marks: dict[str, int] = {}
+        self._mark = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it must be flushed before the next change."""
+        # A change has at most a dozen keys and one large value.
+        size = sum(len(key) + len(value or b"") for key, value in self._kept.items())
+        return len(self._kept) > SPLIT_KEYS - 40 or size > SPLIT_BYTES // 8
+
+    async def get(self, key: str) -> MetaEntry | None:
+        """See MetaStore."""
+        if key in self._kept:
+            value = self._kept[key]
+            return None if value is None else MetaEntry(value, self._marks[key])
+        entry = await self._store.get(key)
+        self._read.setdefault(key, 0 if entry is None else entry.revision)
+        return entry
+
+    async def list(
+        self, prefix: str, *, limit: int, after: str = ""
+    ) -> Sequence[tuple[str, MetaEntry]]:
+        """See MetaStore."""
+        return await self._store.list(prefix, limit=limit, after=after)
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        """Keep a write; the result is a revision that `get` shows until the flush."""
+        for key, expected in sorted((expect or {}).items()):
+            entry = await self.get(key)
+            actual = 0 if entry is None else entry.revision
+            if actual != expected:
+                raise Conflict(key, expected, actual)
+        self._mark -= 1  # below 0: never the revision of a store
+        for key in deletes:
+            self._kept[key] = None
+        for key, value in puts.items():
+            self._kept[key], self._marks[key] = value, self._mark
+        return self._mark
+
+    async def flush(self) -> None:
+        """Write what was kept, at once; Conflict when another writer was here. MetaError."""
+        kept = self._kept
+        if not kept:
+            return
+        puts = {key: value for key, value in kept.items() if value is not None}
+        expect = {key: self._read[key] for key in kept if key in self._read}
+        deletes = [key for key, value in kept.items() if value is None]
+        await self._store.write(puts, deletes=deletes, expect=expect)
+        self._kept, self._read, self._marks = {}, {}, {}
+
+    async def close(self) -> None:
+        """Keeps the store open: it belongs to others."""

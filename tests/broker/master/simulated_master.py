@@ -1,0 +1,157 @@
+"""The master's changes over a store and logs that fail, or have it killed, at a numbered step."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from actors import (
+    ONE_FOR_ONE,
+    REST_FOR_ONE,
+    ActorError,
+    ChildSpec,
+    MailboxSpec,
+    SupervisorSpec,
+    System,
+)
+from actors.testing import VirtualClock
+from broker.codec.stored_ddl import StoredDdl
+from broker.coordinator.broadcast.messages import PlanBroadcast
+from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
+from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
+from broker.coordinator.cuts.cut_lock import CutLock
+from broker.coordinator.cuts.messages import BROADCASTS, CUT_LOCK
+from broker.core.master.ddl_answer import DdlAnswer, read_answer
+from broker.core.master.ddl_keys import ddl_keys
+from broker.core.naming import control_channel, pchannel_names, pchannel_of
+from broker.master.ddl.ddl_callbacks import ddl_callbacks
+from broker.master.ddl.ddl_planner import DdlPlanner
+from broker.master.ids.id_allocator import AskedIds, IdAllocator
+from broker.master.table.meta_table import MetaTable
+from broker.master.table.stored_table import StoredTable
+from broker.meta.memory_store import MemoryMetaStore
+from broker.model.broadcast import Broadcast, BroadcastCopy, Broadcasted
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import BroadcastId, TimeTick
+from broker.model.master.ddl import Ddl, PlannedRequest
+from broker.model.master.table_change import TableChange
+from broker.model.message import Appended
+from tests.broker.coordinator.broadcast.broadcasting import LOCKS, Faults, FaultyStore, Logs
+
+PCHANNELS = pchannel_names("by-dev", 4)
+CONTROL = control_channel(PCHANNELS[0])
+TABLE = "/root/master/table"
+IDS = "/root/master/ids"
+MESSAGES = StoredDdl()
+ANSWER_S = 100.0
+
+
+class DdlLogs(Logs):
+    """Remembers what was broadcast, so that a test can fold a channel."""
+
+    def __init__(self, faults: Faults, seed: int = 1) -> None:
+        super().__init__(faults, seed)
+        self.sent: dict[BroadcastId, Broadcast] = {}
+
+    async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
+        self.sent |= {copy.broadcast_id: copy.broadcast for copy in copies}
+        return await super().append(copies)
+
+    def changes(self) -> list[tuple[TableChange, TimeTick]]:
+        """The changes on the control channel, each once, with the tick of its first copy."""
+        found: dict[BroadcastId, tuple[TableChange, TimeTick]] = {}
+        for name, id, landed in self.records[pchannel_of(CONTROL)]:
+            if name == CONTROL and id not in found:
+                sent = self.sent[id]
+                change = MESSAGES.decode(sent.type, sent.body, sent.vchannels)
+                assert change is not None, sent
+                found[id] = change, landed.tick
+        return list(found.values())
+
+
+@dataclass
+class SimulatedMaster:
+    """The actors of changes over one store and one set of logs, which outlive them."""
+
+    faults: Faults = field(default_factory=Faults)
+    seed: int = 1
+    limits: BroadcasterLimits = field(default_factory=BroadcasterLimits)
+
+    def __post_init__(self) -> None:
+        self.store = FaultyStore(self.faults)
+        self.logs = DdlLogs(self.faults, self.seed)
+        self.system: System | None = None
+        self.keys = 0
+
+    @property
+    def table(self) -> StoredTable:
+        """Reads that are no steps."""
+        plain = MemoryMetaStore()
+        plain._entries = self.store._entries
+        return StoredTable(plain)
+
+    def process(self) -> System:
+        """The actors, to be entered; a new process after the one before has ended."""
+
+        def find(path: str):  # type: ignore[no-untyped-def]
+            return system.find(path)
+
+        def planner() -> DdlPlanner:
+            ids = AskedIds(find, IDS)
+            return DdlPlanner(self.store, PCHANNELS, CONTROL, MESSAGES, ids)
+
+        broadcast = BroadcastParts(
+            self.logs,
+            ddl_callbacks({}, MESSAGES, find, TABLE),
+            limits=self.limits,
+            planner=planner,
+        )
+        many = MailboxSpec(bound=4096, batch_max=256)
+        master = SupervisorSpec(
+            "master",
+            ONE_FOR_ONE,
+            (
+                ChildSpec("ids", lambda: IdAllocator(self.store), many, patient=True),
+                ChildSpec("table", lambda: MetaTable(self.store), many, patient=True),
+            ),
+            restarts_max=1000,
+        )
+        cut_lock = ChildSpec(CUT_LOCK, lambda: CutLock((BROADCASTS,)), MailboxSpec(bound=1024))
+        children = (master, cut_lock, broadcaster_tree(self.store, broadcast, "/root"))
+        spec = SupervisorSpec("root", REST_FOR_ONE, children, restarts_max=1000)
+        system = System(spec, clock=VirtualClock(), random=random.Random(self.seed))
+        self.system = system
+        return system
+
+    def request(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> PlannedRequest:
+        """A request under its own key, or under this one."""
+        self.keys += 1
+        named = key or f"request-{self.keys}"
+        return PlannedRequest(ddl, ddl_keys(ddl), named, f"content {ddl}", timestamp)
+
+    async def once(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> Broadcasted:
+        """One call, with whatever it raises."""
+        assert self.system is not None
+        request = self.request(ddl, key, timestamp)
+        found: Broadcasted = await self.system.find(LOCKS).ask(
+            PlanBroadcast(request), deadline_s=ANSWER_S
+        )
+        return found
+
+    async def change(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> DdlAnswer:
+        """As the edge asks: again under the same key when an actor died, or the store failed."""
+        request = self.request(ddl, key, timestamp)
+        while True:
+            try:
+                assert self.system is not None
+                done: Broadcasted = await self.system.find(LOCKS).ask(
+                    PlanBroadcast(request), deadline_s=ANSWER_S
+                )
+                return read_answer(done.answer)
+            except ActorError:
+                await anyio.sleep(0.01)
+            except Refused as error:
+                if error.refusal.code is not StreamingCode.INNER:
+                    raise
+                await anyio.sleep(0.01)
