@@ -15,6 +15,7 @@ from broker.model.retention.policy import Retention
 from broker.ports.wal import LogBounds, LogClosed, WalError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
+from broker.wal.segmented.loop_calls import LoopCalls
 from broker.wal.segmented.reader import Reader
 from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.worker import Worker
@@ -47,7 +48,7 @@ class SegmentedLog:
         self._refuse_closed()
         if when_written is not None:
             # The writer calls it on its thread; acknowledgements belong to the event loop.
-            when_written = partial(_call_back, asyncio.get_running_loop(), when_written)
+            when_written = partial(LoopCalls.of(asyncio.get_running_loop()).put, when_written)
         return self._worker.run(partial(self._writer.append, records, when_written))
 
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
@@ -107,13 +108,6 @@ class SegmentedLog:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise LogClosed(self._claim.channel)
-
-
-def _call_back(loop: asyncio.AbstractEventLoop, when_written: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(when_written)
-    except RuntimeError:
-        pass  # the loop is closed, so nobody waits
 
 
 def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
