@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.model.ids import MessageId, TimeTick
+from broker.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class MessageTypes:
 DeliverFilter = TimeTickGt | TimeTickGte | MessageTypes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadPosition:
     """How far a reader has read: everything below `next_id` and every tick up to `tick`.
 

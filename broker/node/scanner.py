@@ -172,6 +172,15 @@ class Scanner(Actor[_Message]):
             if isinstance(prepared, Refusal):
                 return prepared
             assembler = self._assembler = prepared
+        at = waiting.cursor
+        # Nothing new but perhaps a tick: thousands of idle readers are woken for no more.
+        if at.next_id == tail.next_id and at.open_id is not None and not at.oldest:
+            return self._at_end(waiting, DeliveryResult((), at))
+        return await self._read_on(waiting, assembler)
+
+    async def _read_on(self, waiting: _Waiting, assembler: Assembler) -> Delivery | Refusal | None:
+        """Read what follows the cursor, until there is something for the consumer."""
+        tail = self._channel.tail
         for _ in range(EMPTY_READS_MAX):
             records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
             if isinstance(records, Refusal):
@@ -262,7 +271,9 @@ class Scanner(Actor[_Message]):
             assert self._assembler is not None
             # The consumer will hold this tick for closed: a later record below it is a violation.
             self._assembler.seen_tick = max(self._assembler.seen_tick, tick.tick)
-            return Delivery(picked.items, tick, replace(picked.cursor, tick=tick.tick))
+            at = picked.cursor
+            cursor = ReadPosition(at.next_id, tick.tick, at.open_id, at.inside, at.partial)
+            return Delivery(picked.items, tick, cursor)
         waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if picked.items:
             return Delivery(picked.items, None, picked.cursor)

@@ -7,9 +7,10 @@ from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
 from broker.model.message import ClosedTick
 from broker.model.position import ReadPosition
+from broker.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delivery:
     """The answer to one Pull.
 
@@ -23,7 +24,7 @@ class Delivery:
     cursor: ReadPosition
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pull(Request[Delivery | Refusal]):
     """About `bytes_max` bytes of message bodies from `cursor` on, at least one message.
 

@@ -18,6 +18,7 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import DeliverFilter, MessageTypes, ReadPosition, TimeTickGt, TimeTickGte
 from broker.model.record import Record, RecordSlice
+from broker.value import value
 
 DeliveredItem = Delivered | ClosedTick | RecordSlice
 
@@ -44,7 +45,7 @@ class Selection:
         return self.among is None or vchannel in self.among
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeliveryResult:
     """`items` in tick order; `cursor` is where to continue.
 

@@ -15,6 +15,7 @@ from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.append_batches import Admissions, serve_append
 from broker.edge.tidemark.read_batches import serve_read
+from broker.edge.tidemark.read_ticks import ReadTicks
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -36,6 +37,7 @@ class LogService:
         self._middleware = middleware
         self._directory = directory
         self._admissions = Admissions(schemas, middleware.limits.message_bytes_max)
+        self._read_ticks = ReadTicks()
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -56,7 +58,7 @@ class LogService:
 
     async def read(self, call: Call) -> None:
         """Serve a stream of batches from one pchannel."""
-        await serve_read(call, self._directory, self._middleware.limits)
+        await serve_read(call, self._directory, self._middleware.limits, self._read_ticks)
 
     async def describe(self, request: v1.DescribeRequest) -> v1.DescribeResponse:
         """Describe channels, in the order of the request.

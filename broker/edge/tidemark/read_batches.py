@@ -23,6 +23,7 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
+from broker.edge.tidemark.read_ticks import ReadTicks
 from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -57,8 +58,8 @@ from schemas.generated.tidemark import v1
 VCHANNELS_MAX: Final = 16_384
 
 
-async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
-    """Serve one stream from its handshake to its end.
+async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: ReadTicks) -> None:
+    """Serve one stream from its handshake to its end. `ticks` are shared by all streams.
 
     Raises Refused: INVALID_ARGUMENT for a bad header or request, else as `Locate` and `OpenScanner`
     refuse.
@@ -80,7 +81,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
-    stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes)
+    stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes, ticks)
     stream.rows = rows
     stream.types_given = bool(wanted.types)
     scanner = ScannerProxy(directory, opening, opened.scanner)
@@ -92,7 +93,9 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits) -> None:
 class ReadStream:
     """A reader after its first request."""
 
-    def __init__(self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int) -> None:
+    def __init__(
+        self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int, ticks: ReadTicks
+    ) -> None:
         self.meter = StreamMeter()
         self.rows: RowProjection | None = None
         self.types_given = False
@@ -101,6 +104,7 @@ class ReadStream:
         self._credit_bytes = credit_bytes
         self._more_credit = anyio.Event()
         self._feeding = anyio.CancelScope()
+        self._ticks = ticks
 
     async def run(self, scanner: ScannerProxy, cursor: ReadPosition, bytes_max: int) -> None:
         """Run until everything up to the end was sent, or the reader half-closes."""
@@ -151,8 +155,8 @@ class ReadStream:
             responses = [*map(read_response, batches)]
             responses.append(read_response(closed_tick=self._until, end=True))
             return _frames(responses), True
-        if not delivery.items and not closed:
-            return b"", False
+        if not delivery.items:
+            return self._ticks.framed(closed, delivery.cursor) if closed else b"", False
         last = batches.pop() if batches else ()
         responses = [*map(read_response, batches)]
         responses.append(read_response(last, closed, _position(delivery.cursor)))
