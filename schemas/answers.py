@@ -23,8 +23,7 @@ _REMEMBERED_MAX: Final = 1024
 _REMEMBERED_BYTES_MAX: Final = 1024
 _remembered: dict[tuple[bytes, bytes], dict[str, str]] = {}
 """Properties by the bytes before and behind the time tick."""
-_heads: dict[int, bytes] = {}
-"""By the size of a whole ConsumeResponse."""
+_heads: dict[int, bytes] = {}  # by the size of a whole ConsumeResponse
 
 
 class Produced(NamedTuple):
@@ -120,16 +119,48 @@ def scan_produce_response(frame: bytes) -> ProduceAnswer | None:
 
     Raises Malformed when the bytes are not a ProduceResponse, or an answer lacks what it must have.
     """
+    return _scan_usual_produced(frame) or _scan_any_produced(frame)
+
+
+def _scan_usual_produced(frame: bytes) -> Produced | None:
+    """Where a message outside of transactions landed, as this server writes it; None for another.
+
+    A producer runs it for every message.
+    """
     end = len(frame)
-    if end > 6 and frame[0] == 0x12:
-        start, stop = read_length(frame, 1, end)
-        if stop == end and frame[start] == 0x08:
-            request_id, at = read_varint(frame, start + 1, end)
-            if at < end and frame[at] == 0x12:
-                first, last = read_length(frame, at + 1, end)
-                if last == end:
-                    return _produced(signed(request_id), frame, first, end)
-    return _scan_any_produced(frame)
+    if end < 20 or end > 129 or frame[0] != 0x12 or frame[1] != end - 2 or frame[2] != 0x08:
+        return None
+    request_id, at = read_varint(frame, 3, end)
+    # The result takes the rest; the id is its first field.
+    if end - at < 10 or frame[at] != 0x12 or frame[at + 1] != end - at - 2 or frame[at + 2] != 0x0A:
+        return None
+    own, at = _usual_id(frame, at + 3, end)
+    if not own or at >= end or frame[at] != 0x10:
+        return None
+    tick, at = read_varint(frame, at + 1, end)
+    if at >= end or frame[at] != 0x2A:
+        return None
+    confirmed, at = _usual_id(frame, at + 1, end)
+    if not confirmed or at != end:
+        return None
+    return Produced(signed(request_id), int(own, 36), tick, int(confirmed, 36))
+
+
+def _usual_id(frame: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """The digits of the RocksMQ id whose length is at `at`, and its end; none for another form."""
+    if end - at < 6:
+        return b"", at
+    stop = at + 1 + frame[at]
+    digits = frame[at + 3 : stop - 2] if at + 5 < stop <= end else b""
+    if (
+        frame[at + 1] != 0x0A
+        or frame[at + 2] != len(digits)
+        or len(digits) > 12
+        or not digits.isalnum()
+        or frame[stop - 2 : stop] != b"\x10\x01"
+    ):
+        return b"", at
+    return digits, stop
 
 
 def _scan_any_produced(frame: bytes) -> ProduceAnswer | None:
@@ -171,25 +202,15 @@ def _scan_any_consume(frame: bytes) -> ConsumeAnswer | None:
 def _scan_usual_consume(frame: bytes) -> Consumed | None:
     """A message as this server writes it: id, payload, properties; None for any other shape.
 
-    One function without calls: a consumer runs it for every message.
+    A consumer runs it for every message.
     """
     end = len(frame)
     head = _heads.get(end) or _head_of(end)
     at = len(head)
     if not frame.startswith(head) or at + 4 > end:
         return None
-    # The id: 0x0A, its bytes, 0x0A, those of its text, the text, and WAL_name = RocksMQ.
-    stop = at + 2 + frame[at + 1]
-    digits = frame[at + 4 : stop - 2]
-    if (
-        stop > end
-        or frame[at] != 0x0A
-        or frame[at + 2] != 0x0A
-        or frame[at + 3] != len(digits)
-        or not 0 < len(digits) < 13
-        or not digits.isalnum()
-        or frame[stop - 2 : stop] != b"\x10\x01"
-    ):
+    digits, stop = _usual_id(frame, at + 1, end)
+    if not digits or frame[at] != 0x0A:
         return None
     payload = b""
     if stop < end and frame[stop] == 0x12:
@@ -211,8 +232,7 @@ def _head_of(size: int) -> bytes:
     if len(_heads) >= _REMEMBERED_MAX:
         _heads.clear()
     head = b"".join((b"\x12", varint(inner_bytes), b"\x08\x01\x12", varint(message_bytes)))
-    _heads[size] = head
-    return head
+    return _heads.setdefault(size, head)
 
 
 def _repeated(frame: bytes, first: int, end: int) -> dict[str, str] | None:
@@ -231,8 +251,7 @@ def _repeated(frame: bytes, first: int, end: int) -> dict[str, str] | None:
     shared = _remembered.get(around)
     if shared is None:
         shared = _remember(around)
-    text = frame[at + 7 : stop]
-    if shared is None or not text.isascii():
+    if shared is None or not (text := frame[at + 7 : stop]).isascii():
         return None
     # The tick last: an earlier entry with its key does not count.
     return {**shared, "_tt": text.decode("ascii")}
