@@ -21,8 +21,8 @@ _TICK_KEY: Final = b"\x0a\x03_tt\x12"
 _REPEATED_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc", "_lcs", "_lc", "_wt"})
 _REMEMBERED_MAX: Final = 1024
 _REMEMBERED_BYTES_MAX: Final = 1024
+# Properties, by the bytes before and behind the time tick.
 _remembered: dict[tuple[bytes, bytes], dict[str, str]] = {}
-"""Properties by the bytes before and behind the time tick."""
 _heads: dict[int, bytes] = {}  # by the size of a whole ConsumeResponse
 
 
@@ -148,15 +148,13 @@ def _scan_usual_produced(frame: bytes) -> Produced | None:
 
 def _usual_id(frame: bytes, at: int, end: int) -> tuple[bytes, int]:
     """The digits of the RocksMQ id whose length is at `at`, and its end; none for another form."""
-    if end - at < 6:
-        return b"", at
-    stop = at + 1 + frame[at]
+    stop = at + 1 + frame[at] if end - at > 5 else end
     digits = frame[at + 3 : stop - 2] if at + 5 < stop <= end else b""
     if (
-        frame[at + 1] != 0x0A
+        not digits.isalnum()
+        or frame[at + 1] != 0x0A
         or frame[at + 2] != len(digits)
         or len(digits) > 12
-        or not digits.isalnum()
         or frame[stop - 2 : stop] != b"\x10\x01"
     ):
         return b"", at

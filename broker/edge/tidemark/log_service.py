@@ -13,9 +13,9 @@ from broker.core.naming import pchannel_of
 from broker.core.time.span_count import SpanLimit
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.read_ticks import ReadTicks
 from broker.edge.tidemark.append_batches import Admissions, serve_append
 from broker.edge.tidemark.read_batches import serve_read
-from broker.edge.tidemark.read_ticks import ReadTicks
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick

@@ -20,10 +20,10 @@ from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.read_ticks import ReadTicks
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
-from broker.edge.tidemark.read_ticks import ReadTicks
 from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick

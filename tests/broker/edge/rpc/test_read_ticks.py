@@ -1,6 +1,6 @@
 """Ticks of idle readers: encoded once, and right for each."""
 
-from broker.edge.tidemark.read_ticks import ReadTicks
+from broker.edge.rpc.read_ticks import ReadTicks
 from broker.model.ids import MessageId, TimeTick
 from broker.model.position import ReadPosition
 from schemas.batches import Position, scan_read_response
