@@ -13,7 +13,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.master.ddl.ddl_callbacks import ddl_callbacks
 from broker.master.ddl.ddl_planner import DdlPlanner
 from broker.master.ids.id_allocator import AskedIds
-from broker.master.segments.partition_lookup import LogPartitions
+from broker.master.segments.partition_lookup import KnownPartitions
 from broker.master.segments.segment_keeper import SegmentParts
 from broker.master.segments.segment_owners import DescribeChannels, Owners
 from broker.master.tree import MasterParts
@@ -25,7 +25,7 @@ def master_parts(
     """What the master needs. `owners`: of the pchannels that take appends now."""
     segments = SegmentParts(
         cluster.store,
-        LogPartitions(cluster.store),
+        KnownPartitions(cluster.store),
         AskedIds(lookup.find, IDS),
         OracleTicks(lookup.find, ORACLE),
         owners,

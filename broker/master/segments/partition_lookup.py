@@ -1,17 +1,21 @@
-"""Who knows collections and partitions by name: asked by those who keep segments."""
+"""Finds collections and partitions for those who keep segments: in the meta table, and in logs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from broker.coordinator.catalog.collection_records import CollectionRecords
 from broker.core.master.reservations import ROW_BYTES
+from broker.core.master.row_size import row_bytes
 from broker.master.segments.segment_book import SegmentBook
+from broker.master.table.table_records import TableRecords
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, PartitionId, SegmentId
+from broker.model.ids import CollectionId, PartitionId
+from broker.model.master.fields import Field, TableSchema
+from broker.model.master.table_change import DEFAULT_PARTITION
 from broker.ports.meta import MetaStore
 
-DEFAULT_PARTITION = "_default"
+SYSTEM_FIELDS: Final = ((5, 0), (5, 0))
+"""RowID and Timestamp, which every row has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +39,64 @@ class PartitionLookup(Protocol):
         """The partitions of a collection; None if there is no such collection."""
         ...
 
-    async def index_of(self, id: CollectionId, segment_id: SegmentId) -> int:
-        """The index of the segment; 0: it has none."""
+    async def index_of(self, id: CollectionId) -> int:
+        """The index that segments of the collection have; 0: none."""
         ...
 
 
-class LogPartitions:
-    """A PartitionLookup over the catalog and what logs say; the only name it knows is `_default`.
+class KnownPartitions:
+    """A PartitionLookup over the meta table and over what logs say.
 
-    The default partition of a collection is the first one that its log created.
+    A collection may be in its log alone: a client of Milvus created it there. Its partitions have
+    no names; `_default` is the first one that the log created.
     """
 
     def __init__(self, store: MetaStore) -> None:
-        self._catalog = CollectionRecords(store)
+        self._table = TableRecords(store)
         self._book = SegmentBook(store)
 
     async def find(self, database: str, collection: str, partition: str) -> FoundPartition:
         """See PartitionLookup."""
-        recorded = await self._catalog.by_name(collection)
-        if recorded is None:
+        found = await self._table.resolved(database, collection)
+        if found is None:
             raise unknown(f"there is no collection {collection!r}")
-        id = recorded.collection.id
-        partitions = await self.partitions_of(id) or ()
-        if partition not in ("", DEFAULT_PARTITION) or not partitions:
-            raise unknown(f"collection {collection!r} has no partition {partition!r}")
-        return FoundPartition(id, min(partitions), DEFAULT_PARTITION, ROW_BYTES)
+        name = partition or DEFAULT_PARTITION
+        id = await self._table.partition(found.id, name)
+        if id is None and name == DEFAULT_PARTITION:
+            id = min(await self._logged(found.id), default=None)
+        if id is None:
+            raise unknown(f"collection {collection!r} has no partition {name!r}")
+        size = _row_bytes(await self._table.schema(found.id))
+        return FoundPartition(found.id, id, name, size)
 
     async def partitions_of(self, id: CollectionId) -> Collection[PartitionId] | None:
         """See PartitionLookup."""
-        logged = await self._book.vchannels_of(id)
-        if logged:
-            return frozenset([it for vchannel in logged for it in vchannel.partition_ids])
-        return None if await self._catalog.by_id(id) is None else frozenset()
+        known = [partition for _, partition in await self._table.partitions(id)]
+        logged = await self._logged(id)
+        if known or logged:
+            return frozenset([*known, *logged])
+        return None if await self._table.collections.by_id(id) is None else frozenset()
 
-    async def index_of(self, id: CollectionId, segment_id: SegmentId) -> int:
-        """See PartitionLookup."""
-        return 0
+    async def index_of(self, id: CollectionId) -> int:
+        """See PartitionLookup. Of several, the oldest."""
+        indexes = await self._table.indexes(id)
+        return indexes[0].id if indexes else 0
+
+    async def _logged(self, id: CollectionId) -> list[PartitionId]:
+        vchannels = await self._book.vchannels_of(id)
+        return [partition for each in vchannels for partition in each.partition_ids]
 
 
 def unknown(what: str) -> Refused:
     """The refusal of a name or an id that nothing has."""
     return Refused(StreamingCode.CHANNEL_NOT_EXIST, what)
+
+
+def _row_bytes(schema: TableSchema | None) -> int:
+    if schema is None:
+        return ROW_BYTES
+    return row_bytes([*SYSTEM_FIELDS, *[(int(it.type), _dim(it)) for it in schema.fields]])
+
+
+def _dim(field: Field) -> int:
+    return int(field.dim) if field.dim and field.dim.isdigit() else 0

@@ -76,7 +76,7 @@ class SegmentReader(Actor[SegmentReaderMessage]):
         found = await self._book.find(asked.segment_id)
         if found is None or found.collection_id != asked.collection_id:
             raise unknown(f"collection {asked.collection_id} has no segment {asked.segment_id}")
-        return found, await self._lookup.index_of(asked.collection_id, asked.segment_id)
+        return found, await self._lookup.index_of(asked.collection_id)
 
 
 def _limit(limit: int) -> int:

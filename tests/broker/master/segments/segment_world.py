@@ -71,6 +71,7 @@ class World:
     behind_s: float = 0.0
     offline: set[PChannelName] = field(default_factory=set)
     next_id: int = 1000
+    index: int = 0
 
     # ---- ports --------------------------------------------------------------------------------
 
@@ -101,8 +102,8 @@ class World:
     async def partitions_of(self, id: CollectionId) -> Collection[PartitionId] | None:
         return self.partitions if id == COLLECTION else None
 
-    async def index_of(self, id: CollectionId, segment_id: SegmentId) -> int:
-        return 0
+    async def index_of(self, id: CollectionId) -> int:
+        return self.index
 
     # ---- what tests do ------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from broker.core.master.segment_records import (
     segment_key,
 )
 from broker.master.segments.messages import (
+    DescribeSegment,
     ShowSegments,
 )
 from broker.model.failure import Refused
@@ -62,5 +63,30 @@ def test_pages_of_segments_follow_each_other() -> None:
             ):
                 with pytest.raises(Refused, match=cause):
                     await system.find(READER).ask(asked, deadline_s=30.0)
+
+    seeded(scenario)
+
+
+def test_a_segment_has_the_index_of_its_collection() -> None:
+    async def scenario(world: World) -> None:
+        await world.save(logged(1), logged(2, collection_id=CollectionId(8)))
+        async with world.run() as system:
+
+            async def describe(collection: int, segment: int) -> int:
+                asked = DescribeSegment(CollectionId(collection), SegmentId(segment))
+                meta, index = await system.find(READER).ask(asked, deadline_s=30.0)
+                assert meta.id == segment
+                return int(index)
+
+            assert await describe(7, 1) == 0
+            world.index = 60
+            assert await describe(7, 1) == 60
+            for collection, segment, cause in (
+                (8, 2, "no collection 8"),
+                (7, 2, "no segment 2"),
+                (7, 3, "no segment 3"),
+            ):
+                with pytest.raises(Refused, match=cause):
+                    await describe(collection, segment)
 
     seeded(scenario)
