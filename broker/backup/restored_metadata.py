@@ -28,6 +28,7 @@ from broker.coordinator.records import (
     encode_pchannel,
 )
 from broker.core.backup.restored_numbers import counter_after, term_after, tick_bound_after
+from broker.master.ids.id_allocator import ID_BOUND_KEY
 from broker.model.channel import PChannelState
 from broker.model.ids import Term, TimeTick
 
@@ -37,6 +38,7 @@ COUNTERS: Final = (
     INCARNATION_KEY,
     SESSION_KEY,
     LEADER_KEY,
+    ID_BOUND_KEY,
 )
 """All of them jump, also one that is not stored yet: it may have been used after the backup."""
 

@@ -35,6 +35,8 @@ KEPT = (
     "recovery/",
     "collection/",
     "collection-id/",
+    "partition/",
+    "partition-count/",
     "collection-loads",
     "cursor/",
     "broadcast/",
@@ -43,7 +45,7 @@ KEPT = (
     "consumption/",
 )
 """Each agrees with the log up to the tick; broker/backup/README.md says why."""
-CHANGED = ("cluster", "counter/", "leader", "tso/", "pchannel/", "node/", "lease")
+CHANGED = ("cluster", "counter/", "ids/bound", "leader", "tso/", "pchannel/", "node/", "lease")
 
 
 def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
