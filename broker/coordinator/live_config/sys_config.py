@@ -25,7 +25,7 @@ from broker.coordinator.live_config.messages import (
     SettingsFound,
     SysConfigMessage,
 )
-from broker.core.live_config.answers import NoSuchKey, SortedEntries
+from broker.core.live_config.answers import NoSuchKey, SortedEntries, TooMuch
 from broker.core.live_config.changes import Plan, Problem, SettingRules, Unchangeable, Wrong, plan
 from broker.core.live_config.config_keys import BadKey, is_setting
 from broker.model.failure import Refused, StreamingCode
@@ -114,7 +114,7 @@ class SysConfig(Actor[SysConfigMessage]):
                     envelope.reply(self._list())
                 case _:
                     assert_never(question)
-        except BadKey as error:
+        except (BadKey, TooMuch) as error:
             envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, str(error)))
         except NoSuchKey as error:
             envelope.fail(Refused(StreamingCode.CHANNEL_NOT_EXIST, str(error)))

@@ -4,7 +4,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from broker.core.live_config.config_keys import config_key, config_prefix, shown_key
-from broker.model.master.live_config import ConfigEntry
+from broker.model.master.live_config import (
+    KEYS_MAX,
+    PREFIXES_MAX,
+    TOTAL_BYTES_MAX,
+    ConfigEntry,
+)
 
 
 class NoSuchKey(KeyError):
@@ -18,6 +23,10 @@ class NoSuchKey(KeyError):
         return f"no entry has the key {self.key}; set it, or list what there is by the prefix /"
 
 
+class TooMuch(ValueError):
+    """The question has too many keys or prefixes, or its answer would be too large."""
+
+
 class SortedEntries:
     """Entries by key, for exact keys and for prefixes."""
 
@@ -26,8 +35,19 @@ class SortedEntries:
         self._keys = sorted(entries)
 
     def get(self, keys: Sequence[str]) -> list[ConfigEntry]:
-        """The entries of these keys, in this order, also repeated. Raises BadKey, NoSuchKey."""
-        return [self._one(config_key(text)) for text in keys]
+        """The entries of these keys, in this order, also repeated.
+
+        Raises BadKey, NoSuchKey, TooMuch.
+        """
+        found = self._all(keys)
+        # Without repetitions everything fits one answer.
+        size = sum([len(it.key.encode()) + len(it.value.encode()) for it in found])
+        if size > TOTAL_BYTES_MAX:
+            raise TooMuch(
+                f"the answer would have {size:,} bytes; the limit is {TOTAL_BYTES_MAX:,}: name each"
+                " key once"
+            )
+        return found
 
     def by_prefix(self, prefix: str) -> list[ConfigEntry]:
         """The entries whose key begins with this text, by key. Raises BadKey."""
@@ -41,13 +61,21 @@ class SortedEntries:
 
     def request(self, keys: Sequence[str], prefixes: Sequence[str]) -> list[ConfigEntry]:
         """Those of the prefixes, then those of the keys; each entry once. As `get` raises."""
+        if len(prefixes) > PREFIXES_MAX:
+            cause = f"the request has {len(prefixes):,} prefixes; send at most {PREFIXES_MAX}"
+            raise TooMuch(cause)
         found: dict[str, ConfigEntry] = {}
         for prefix in prefixes:
             for entry in self.by_prefix(prefix):
                 found.setdefault(entry.key, entry)
-        for entry in self.get(keys):
+        for entry in self._all(keys):
             found.setdefault(entry.key, entry)
         return list(found.values())
+
+    def _all(self, keys: Sequence[str]) -> list[ConfigEntry]:
+        if len(keys) > KEYS_MAX:
+            raise TooMuch(f"the request has {len(keys):,} keys; send at most {KEYS_MAX:,}")
+        return [self._one(config_key(text)) for text in keys]
 
     def _one(self, key: str) -> ConfigEntry:
         entry = self._entries.get(key)

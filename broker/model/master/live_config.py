@@ -16,6 +16,9 @@ TOTAL_BYTES_MAX: Final = 3 * 1024 * 1024
 """Of all keys and values: an answer with everything fits the 4 MiB that gRPC clients take."""
 CHANGES_MAX: Final = ENTRIES_MAX
 """Of one request."""
+KEYS_MAX: Final = ENTRIES_MAX
+PREFIXES_MAX: Final = 100
+"""Of one question: each prefix may find every entry."""
 
 
 @dataclass(frozen=True, slots=True)

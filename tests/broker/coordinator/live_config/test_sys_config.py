@@ -22,6 +22,7 @@ from broker.coordinator.live_config.messages import (
     GetConfig,
     GetConfigByPrefix,
     ListSettings,
+    RequestConfig,
 )
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
@@ -303,3 +304,16 @@ def test_a_deposed_coordinator_changes_nothing() -> None:
             assert await newer.list(LOAD_PREFIX, limit=10) == []
 
     seeded(9, scenario)
+
+
+def test_a_question_that_is_too_large_is_refused() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        async with await cluster.start() as system:
+            await cluster.set("app/colour", "red")
+            for question in (GetConfig(("app/colour",) * 10_001), RequestConfig((), ("/",) * 101)):
+                with pytest.raises(Refused, match="send at most") as caught:
+                    await system.find(SYS_CONFIG).ask(question, deadline_s=9.0)
+                assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+
+    seeded(1, scenario)

@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.live_config.answers import NoSuchKey, SortedEntries
+from broker.core.live_config.answers import NoSuchKey, SortedEntries, TooMuch
 from broker.core.live_config.config_keys import BadKey
-from broker.model.master.live_config import ConfigEntry
+from broker.model.master.live_config import (
+    KEYS_MAX,
+    PREFIXES_MAX,
+    TOTAL_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    ConfigEntry,
+)
 
 REFERENCE = {
     "a/suba1": "v1",
@@ -71,3 +77,18 @@ PARTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 def test_prefixes_find_what_a_search_through_everything_finds(stored: set[str], begin: str) -> None:
     found = entries(dict.fromkeys(stored, "v")).by_prefix("/" + begin)
     assert keys(found) == sorted(it for it in stored if it.startswith(begin))
+
+
+def test_a_question_has_limits_and_so_has_an_answer_with_repetitions() -> None:
+    large = entries({"app/a": "x" * VALUE_BYTES_MAX, "app/b": ""})
+    fits = TOTAL_BYTES_MAX // (VALUE_BYTES_MAX + len("app/a"))
+    assert len(large.get(["app/a"] * fits)) == fits
+    with pytest.raises(TooMuch, match="name each key once"):
+        large.get(["app/a"] * (fits + 1))
+    assert len(large.get(["app/b"] * KEYS_MAX)) == KEYS_MAX
+    with pytest.raises(TooMuch, match="10,001 keys; send at most 10,000"):
+        large.get(["app/b"] * (KEYS_MAX + 1))
+    assert len(large.request(["app/a"] * KEYS_MAX, [])) == 1
+    assert len(large.request([], ["/"] * PREFIXES_MAX)) == 2
+    with pytest.raises(TooMuch, match="101 prefixes; send at most 100"):
+        large.request([], ["/"] * (PREFIXES_MAX + 1))
