@@ -6,7 +6,9 @@ from broker.model.failure import invalid_argument
 from broker.model.master.tenancy import ProxyMember, Tenant
 
 MEMBERS_MAX = 1024
-"""Tenants, and proxies: so many of each fit one answer."""
+"""Tenants, and proxies."""
+MEMBERS_BYTES_MAX = 3 * 1024 * 1024
+"""Of the records of all tenants, and of all proxies: a list fits the 4 MiB that clients take."""
 CHANNELS_MAX = 1024
 QUERY_NODES_MAX = 1_000_000
 ID_MAX = 2**63 - 1

@@ -5,6 +5,7 @@ from typing import TypeVar, assert_never
 
 from actors import Actor, Context, Envelope
 from broker.core.master.member_rules import (
+    MEMBERS_BYTES_MAX,
     MEMBERS_MAX,
     check_member_id,
     check_proxy,
@@ -70,14 +71,16 @@ class MemberTable(Actor[MemberMessage]):
         match envelope.message:
             case PutTenant(tenant):
                 check_tenant(tenant)
-                _check_room("tenants", self._tenants, tenant.id)
-                await self._store.write({tenant_key(tenant.id): encode_tenant(tenant)})
+                record = encode_tenant(tenant)
+                _check_room("tenants", self._tenants, tenant.id, record, encode_tenant)
+                await self._store.write({tenant_key(tenant.id): record})
                 self._tenants[tenant.id] = tenant
                 envelope.reply(None)
             case PutProxy(proxy):
                 check_proxy(proxy)
-                _check_room("proxies", self._proxies, proxy.id)
-                await self._store.write({proxy_key(proxy.id): encode_proxy(proxy)})
+                record = encode_proxy(proxy)
+                _check_room("proxies", self._proxies, proxy.id, record, encode_proxy)
+                await self._store.write({proxy_key(proxy.id): record})
                 self._proxies[proxy.id] = proxy
                 envelope.reply(None)
             case DeleteTenant(tenant_id):
@@ -125,9 +128,18 @@ class MemberTable(Actor[MemberMessage]):
             after = entries[-1][0]
 
 
-def _check_room(what: str, members: Mapping[int, object], member_id: int) -> None:
+def _check_room(
+    what: str, members: Mapping[int, T], member_id: int, record: bytes, encode: Callable[[T], bytes]
+) -> None:
     if member_id not in members and len(members) >= MEMBERS_MAX:
         raise invalid_argument(f"there are {MEMBERS_MAX} {what} already, the limit; delete one")
+    others = [encode(it) for id, it in members.items() if id != member_id]
+    size = len(record) + sum(map(len, others))
+    if size > MEMBERS_BYTES_MAX:
+        raise invalid_argument(
+            f"all {what} would take {size:,} bytes; the limit is {MEMBERS_BYTES_MAX:,}: delete one,"
+            " or use fewer or shorter channel names"
+        )
 
 
 def _check_known(what: str, members: Mapping[int, object], member_id: int) -> None:

@@ -83,6 +83,29 @@ def test_a_restarted_table_has_all_more_than_one_list_of_the_store() -> None:
     seeded(scenario)
 
 
+def test_all_tenants_and_all_proxies_fit_one_answer() -> None:
+    channels = tuple(f"{number:0255}" for number in range(1024))
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_master(MemoryMetaStore(), clock) as system:
+            for number in range(1, 12):
+                await system.find(PATH).ask(PutTenant(Tenant(number, 1, channels)), deadline_s=5.0)
+                proxy = ProxyMember(number, "10.0.0.1", 1, channels)
+                await system.find(PATH).ask(PutProxy(proxy), deadline_s=5.0)
+            for change in (
+                PutTenant(Tenant(12, 1, channels)),
+                PutProxy(ProxyMember(12, "10.0.0.1", 1, channels)),
+            ):
+                with pytest.raises(Refused, match="the limit is 3,145,728") as caught:
+                    await system.find(PATH).ask(change, deadline_s=5.0)
+                assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+            await system.find(PATH).ask(PutTenant(Tenant(11, 2, channels)), deadline_s=5.0)
+            assert len(await system.find(PATH).ask(ListTenants(), deadline_s=5.0)) == 11
+            assert len(await system.find(PATH).ask(ListProxies(), deadline_s=5.0)) == 11
+
+    seeded(scenario)
+
+
 def test_a_proxy_that_ticks_wait_for_cannot_be_deleted() -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
