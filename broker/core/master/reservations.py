@@ -104,6 +104,14 @@ class SegmentReservations:
         """Every open or sealed segment, oldest first."""
         return tuple([each.meta for each in self._open.values()])
 
+    @property
+    def wait_for_ticks(self) -> bool:
+        """Whether a tick can expire a reservation or close a sealed segment."""
+        return any(
+            each.reserved or each.meta.state is SegmentMetaState.SEALED
+            for each in self._open.values()
+        )
+
     def statistics(self) -> tuple[OpenReservations, ...]:
         """What is reserved in each segment."""
         return tuple([_statistics(each) for each in self._open.values()])

@@ -32,7 +32,7 @@ from broker.master.segments.messages import (
     ids_of,
 )
 from broker.master.segments.partition_lookup import FoundPartition, PartitionLookup, unknown
-from broker.master.segments.segment_book import SegmentBook
+from broker.master.segments.segment_book import SEGMENTS_A_WRITE, SegmentBook
 from broker.master.segments.segment_owners import (
     DescribeChannels,
     Owners,
@@ -200,7 +200,8 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         return RowsAssigned(id, found.collection_id, found.partition_id, reserved.expire_tick)
 
     async def _pass(self) -> None:
-        if not self._reservations.all():
+        # Segments may be open for days while nobody writes: then no node is asked.
+        if not self._reservations.wait_for_ticks:
             return
         passed = await passed_ticks(self._parts.describe, self._parts.pchannels)
         if passed is None:
@@ -218,8 +219,25 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
             raise invalid_argument(
                 f"a report has {len(message.segments)} segments; at most {IDS_MAX}"
             )
+        for each in message.segments:
+            if each.rows < 0 or each.memory_bytes < 0:
+                raise invalid_argument(
+                    f"segment {each.segment_id} has {each.rows} rows and {each.memory_bytes} bytes;"
+                    " neither may be below 0"
+                )
         fresh = [it for it in message.segments if it.recently_modified]
-        unknown_ids = [it.segment_id for it in fresh if not await self._count_one(it, message.tick)]
+        # Of a segment that is named twice the last numbers count.
+        ours: dict[SegmentId, SegmentMeta] = {}
+        unknown_ids: list[SegmentId] = []
+        for each in fresh:
+            counted = self._reservations.counted(
+                each.segment_id, each.rows, each.memory_bytes, message.tick
+            )
+            if counted is not None:
+                ours[counted.id] = counted
+            elif not await self._count_logged(each):
+                unknown_ids.append(each.segment_id)
+        await self._store(list(ours.values()))
         if unknown_ids:
             self._unknown += len(unknown_ids)
             log.warning(
@@ -228,20 +246,15 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         ignored = len(message.segments) - len(fresh)
         return StatisticsCounted(len(fresh) - len(unknown_ids), ignored, tuple(unknown_ids))
 
-    async def _count_one(self, each: SegmentStatistics, tick: TimeTick) -> bool:
-        id, memory_bytes = each.segment_id, each.memory_bytes
-        counted = self._reservations.counted(id, each.rows, memory_bytes, tick)
-        if counted is not None:
-            await self._store([counted])
-            return True
-        meta = await self._book.find(id)
+    async def _count_logged(self, each: SegmentStatistics) -> bool:
+        meta = await self._book.find(each.segment_id)
         if meta is None:
             return False
         limits = self._parts.limits
-        full = memory_bytes > limits.seal_proportion * limits.segment_bytes
+        full = each.memory_bytes > limits.seal_proportion * limits.segment_bytes
         # The log counts its rows itself; only the memory of the query node is news.
         if full and _grows_in_log(meta):
-            await self._owners.seal(meta.vchannel, id)
+            await self._owners.seal(meta.vchannel, each.segment_id)
         return True
 
     async def _count_binlogs(
@@ -293,10 +306,12 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
     # ---- inside -----------------------------------------------------------------------------
 
     async def _store(self, metas: Sequence[SegmentMeta]) -> None:
-        if metas:
-            await self._book.put(metas, self._now_ms())
-        for meta in metas:
-            self._reservations.keep(meta)
+        for first in range(0, len(metas), SEGMENTS_A_WRITE):
+            some = metas[first : first + SEGMENTS_A_WRITE]
+            await self._book.put(some, self._now_ms())
+            # Before the next write, which may fail: what is closed twice is listed twice.
+            for meta in some:
+                self._reservations.keep(meta)
 
     async def _tick(self) -> TimeTick:
         return (await self._parts.ticks.reserve(1)).first

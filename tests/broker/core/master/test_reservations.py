@@ -155,6 +155,19 @@ def test_a_sealed_segment_closes_when_all_nodes_have_passed_its_last_reservation
     assert [it.id for it in core.all()] == [growing]
 
 
+def test_ticks_are_waited_for_while_rows_are_reserved_or_a_segment_is_sealed() -> None:
+    core = reservations()
+    id = opened(core)
+    seen = [core.wait_for_ticks]
+    core.reserve(id, WANTED, NOW)
+    seen.append(core.wait_for_ticks)
+    core.expire(EXPIRES)
+    seen.append(core.wait_for_ticks)
+    core.keep(core.sealed(WANTED.collection_id)[0])
+    seen.append(core.wait_for_ticks)
+    assert seen == [False, True, False, True]
+
+
 def test_after_a_restart_all_free_rows_are_reserved_for_as_long_as_a_reservation_lasts() -> None:
     before = reservations()
     metas = [before.new_segment(SegmentId(it), WANTED, NOW) for it in (2, 1)]
