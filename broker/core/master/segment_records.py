@@ -97,6 +97,11 @@ def id_in(key: str) -> SegmentId:
     return SegmentId(int(key.rpartition("/")[2]))
 
 
+def partition_in(key: str) -> PartitionId:
+    """The partition that a key of `member_key` names."""
+    return PartitionId(int(key.split("/")[2]))
+
+
 def encode_segment_meta(meta: SegmentMeta) -> bytes:
     """The record of a segment: the fields of Milvus's SegmentMeta first, then ours."""
     return _encode(

@@ -1,6 +1,6 @@
 """The records of segments in the meta table, one key each, with their indexes."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from broker.core.master.segment_records import (
     member_key,
     members_prefix,
     open_key,
+    partition_in,
     segment_key,
     time_in,
 )
@@ -35,6 +36,7 @@ from broker.ports.meta_writes import all_entries, split_write
 SEGMENTS_A_WRITE: Final = 20
 """All keys of a segment are in one write."""
 LOOKED_AT_ONCE: Final = 100
+FORGOTTEN_AT_ONCE: Final = LIST_MAX
 
 
 class SegmentBook:
@@ -70,14 +72,28 @@ class SegmentBook:
     async def _start(self, prefix: str, partition_id: PartitionId | None, after: SegmentId) -> str:
         if partition_id is not None:
             return f"{prefix}{after:020}"
-        last = await self.find(after)
+        return member_key(await self._last(after))
+
+    async def _last(self, id: SegmentId) -> SegmentMeta:
+        last = await self.find(id)
         if last is None:
-            raise invalid_argument(f"the page begins after segment {after}, which is not known")
-        return member_key(last)
+            raise invalid_argument(f"the page begins after segment {id}, which is not known")
+        return last
+
+    async def partitions_of(self, collection_id: CollectionId) -> AsyncIterator[PartitionId]:
+        """The partitions of a collection that have segments; one read for each."""
+        after = ""
+        while entries := await self._store.list(
+            members_prefix(collection_id, None), limit=1, after=after
+        ):
+            id = partition_in(entries[0][0])
+            yield id
+            # Behind all of its segments, whose ids are digits.
+            after = members_prefix(collection_id, id) + "~"
 
     async def flushes(self, after: SegmentId, limit: int) -> list[SegmentMeta]:
         """Flushed segments that are not acknowledged, behind `after`, in the order of flushes."""
-        last = await self.find(after) if after else None
+        last = await self._last(after) if after else None
         start = "" if last is None else flush_key(last)
         entries = await self._store.list(FLUSHES, limit=limit, after=start)
         return await self._all([id_in(key) for key, _ in entries])
@@ -149,12 +165,17 @@ class SegmentBook:
 
     async def forget(self, before_ms: int) -> int:
         """Delete segments that ended before this time, up to a number; returns how many."""
-        entries = await self._store.list(ENDED, limit=LOOKED_AT_ONCE)
+        entries = await self._store.list(ENDED, limit=FORGOTTEN_AT_ONCE)
         old = [key for key, _ in entries if time_in(key) < before_ms]
+        deletes: list[str] = []
         for key in old:
             meta = await self.find(id_in(key))
-            gone = [] if meta is None else [segment_key(meta.id), member_key(meta)]
-            await self._store.write({}, deletes=[key, *gone])
+            deletes.append(key)
+            if meta is not None:
+                # Its owner may have listed the flush again, after a crash in the middle of a save.
+                deletes += [segment_key(meta.id), member_key(meta), flush_key(meta)]
+        for _, gone in split_write({}, deletes):
+            await self._store.write({}, deletes=gone)
         return len(old)
 
     async def unacknowledged_beyond(self, count: int) -> list[SegmentId]:

@@ -1,6 +1,6 @@
 """The regular rounds over segments: those of dropped partitions, old ones, repeated reports."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ import structlog
 from broker.master.segments.segment_book import SegmentBook
 from broker.master.segments.segment_owners import SegmentOwners
 from broker.model.effect import ALL_PARTITIONS
-from broker.model.ids import SegmentId, TimeTick
+from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick
 from broker.model.master.segment_meta import (
     SegmentMeta,
     SegmentMetaState,
@@ -20,6 +20,8 @@ from broker.model.master.segment_meta import (
 from broker.ports.meta import Conflict
 
 PAGE: Final = 100
+DROPPED_A_ROUND: Final = 200
+"""Segments; between two rounds other requests are answered."""
 
 log = structlog.get_logger(__name__)
 
@@ -114,34 +116,46 @@ class SegmentSweep:
 
     async def drop_of_logs(self, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]) -> None:
         """Drop the segments of collections and partitions that their logs have dropped."""
+        left = DROPPED_A_ROUND
         for vchannel, revision in await self._book.changed_vchannels():
             found = await self._book.vchannel(vchannel)
             # The owner changes the vchannel again: the mark stays, and the next round looks again.
             with suppress(Conflict):
                 if found is not None:
-                    await self._drop_of(found, now_ms, tick)
+                    left -= await self._drop_of(found, left, now_ms, tick)
+                    if left <= 0:
+                        return
                 gone = found.collection_id if found is not None and found.dropped else None
                 await self._book.looked_at(vchannel, revision, gone)
 
     async def _drop_of(
-        self, vchannel: VChannelMeta, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]
-    ) -> None:
+        self,
+        vchannel: VChannelMeta,
+        count_max: int,
+        now_ms: int,
+        tick: Callable[[], Awaitable[TimeTick]],
+    ) -> int:
+        """Drop up to `count_max` segments of partitions that are gone; returns how many."""
+        kept = () if vchannel.dropped else (ALL_PARTITIONS, *vchannel.partition_ids)
+        dropped = 0
+        # Not all segments are read: most changes of a vchannel are new partitions and schemas.
+        async for partition in self._book.partitions_of(vchannel.collection_id):
+            if partition in kept:
+                continue
+            async for each in self._segments_of(vchannel.collection_id, partition):
+                if each.vchannel == vchannel.name:
+                    await self._book.drop(each.id, await tick(), now_ms)
+                    self._dropped += 1
+                    dropped += 1
+                    if dropped == count_max:
+                        return dropped
+        return dropped
+
+    async def _segments_of(
+        self, collection_id: CollectionId, partition_id: PartitionId
+    ) -> AsyncIterator[SegmentMeta]:
         after = SegmentId(0)
-        while True:
-            page = await self._book.page(vchannel.collection_id, None, after, PAGE)
-            gone = [it for it in page if _is_gone(it, vchannel)]
-            for each in gone:
-                await self._book.drop(each.id, await tick(), now_ms)
-            self._dropped += len(gone)
-            kept = [it for it in page if not _is_gone(it, vchannel)]
-            if len(page) < PAGE:
-                return
-            # What was dropped is no place in the list any more.
-            after = kept[-1].id if kept else after
-
-
-def _is_gone(meta: SegmentMeta, vchannel: VChannelMeta) -> bool:
-    if meta.vchannel != vchannel.name:
-        return False
-    partitions = (ALL_PARTITIONS, *vchannel.partition_ids)
-    return vchannel.dropped or meta.partition_id not in partitions
+        while page := await self._book.page(collection_id, partition_id, after, PAGE):
+            for each in page:
+                yield each
+            after = page[-1].id
