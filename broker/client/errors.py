@@ -277,6 +277,12 @@ class UnknownMember(ServerRefusal):
     expected = StreamingCode.CHANNEL_NOT_EXIST
 
 
+class UnknownDefinition(ServerRefusal):
+    """There is no database, collection, partition or alias of this name; `cause` says which."""
+
+    expected = StreamingCode.CHANNEL_NOT_EXIST
+
+
 class CursorMovedBack(ServerRefusal):
     """The cursor is already beyond this tick, and only `reset` sets it back."""
 
@@ -350,6 +356,7 @@ _BY_MEANING = (
     NotLocal,
     NoSuchCursor,
     UnknownMember,
+    UnknownDefinition,
     CursorMovedBack,
     CursorWasReset,
 )

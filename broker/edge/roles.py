@@ -124,7 +124,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
         SysConfigService(middleware, proxies.sys_config),
         CollectionsService(middleware, proxies.catalog, calls),
-        DefinitionsService(middleware, calls),
+        DefinitionsService(middleware, calls, proxies.meta_table),
         TableService(middleware, proxies.meta_table),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),

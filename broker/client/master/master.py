@@ -3,7 +3,9 @@
 from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
+from broker.client.master.collection_calls import CollectionCalls
 from broker.client.master.member_calls import MemberCalls
+from broker.client.master.part_calls import PartCalls
 from broker.client.master.segment_calls import SegmentCalls
 from broker.client.master.tick_calls import TimeTickCalls
 from broker.client.master.time_and_ids import TimeAndIds
@@ -11,7 +13,7 @@ from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 
 
-class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls):
+class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls, CollectionCalls, PartCalls):
     """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
 
     first = await log.master.alloc_timestamp(10)  # one call
@@ -24,6 +26,8 @@ class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls):
         MemberCalls.__init__(self, calls)
         TimeTickCalls.__init__(self, calls, deadline_s=deadline_s)
         SegmentCalls.__init__(self, calls, deadline_s=deadline_s)
+        CollectionCalls.__init__(self, calls, deadline_s=deadline_s)
+        PartCalls.__init__(self, calls, deadline_s=deadline_s)
 
     async def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""

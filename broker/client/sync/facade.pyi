@@ -20,7 +20,10 @@ from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
+from broker.client.master.change_calls import Changed, ChangeOptions
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
+from broker.client.master.collection_calls import CollectionDescription
+from broker.client.master.part_calls import IndexDescription
 from broker.client.master.segment_calls import SegmentAssignment, SegmentLoad, SegmentRequest
 from broker.client.message import Appended, Batch, Key, Kind, Message, Received
 from broker.client.net.deadlines import Deadlines
@@ -35,7 +38,7 @@ from broker.model.broadcast import ResourceKey
 from broker.model.channel import ChannelOffsets
 from broker.model.collection import Collection
 from broker.model.cut import Cut
-from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.ids import CollectionId, MessageId, PartitionId, TimeTick, VChannelName
 from broker.model.master.live_config import ConfigChange, ConfigEntry
 from broker.model.master.segment_meta import SegmentMeta
 from broker.model.master.tenancy import ProxyMember, Tenant
@@ -793,6 +796,53 @@ class Master:
     def close_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
         """Stop the ticks of this origin. No effect when none are set."""
         ...
+    def create_alias(
+        self, collection: str, alias: str, *, alter: bool = False, **options: Unpack[ChangeOptions]
+    ) -> Changed:
+        """Give a collection another name in its database; returns the collection's id.
+
+        InvalidArgument for a bad name, the name of a collection, and the alias of another
+        collection; with `alter` the alias moves."""
+        ...
+    def create_collection(
+        self,
+        name: str,
+        *,
+        shards: int = 1,
+        schema: pa.Schema | None = None,
+        milvus_schema: bytes = b"",
+        **options: Unpack[ChangeOptions],
+    ) -> CollectionDescription:
+        """Create a collection with one vchannel for each shard; `_default` is its first partition.
+
+        At most one of `schema`, for Arrow rows, and `milvus_schema`, the bytes of a
+        `CollectionSchema`. Without both it takes messages of any bytes. Raises AlreadyExists when a
+        collection has the name; UnknownDefinition for an unknown database; InvalidArgument for a
+        bad name, number of shards or schema, for the name of an alias, and for an old `timestamp`."""
+        ...
+    def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+        """Add a database. InvalidArgument for a bad name and one that is taken."""
+        ...
+    def create_index(
+        self,
+        collection: str,
+        field: str,
+        params: Mapping[str, str],
+        *,
+        name: str = "",
+        **options: Unpack[ChangeOptions],
+    ) -> Changed:
+        """Describe an index on a vector field; `name` "" is `_default_idx`.
+
+        The same field and parameters again are the same index, under the new name. An index that
+        has the name already gets another one. InvalidArgument for a field that is unknown or has no
+        vectors, and for bad parameters. Nothing builds it: this is for programs that do."""
+        ...
+    def create_partition(
+        self, collection: str, partition: str, **options: Unpack[ChangeOptions]
+    ) -> Changed:
+        """Add a partition. InvalidArgument for a bad or taken name, and for the 4,097th."""
+        ...
     def delete_proxy(self, proxy_id: int) -> None:
         """Remove a proxy. UnknownMember when there is none.
 
@@ -801,11 +851,48 @@ class Master:
     def delete_tenant(self, tenant_id: int) -> None:
         """Remove a tenant. UnknownMember when there is none."""
         ...
+    def describe_collection(
+        self, name: str = "", *, database: str = "", collection_id: int = 0
+    ) -> CollectionDescription:
+        """The collection of this name, alias or id. Raises UnknownDefinition.
+
+        An id is looked up in every database, and only without a name."""
+        ...
+    def describe_index(
+        self, collection: str, field: str = "", *, database: str = ""
+    ) -> list[IndexDescription]:
+        """The indexes of a field, or of all fields. InvalidArgument for an unknown field."""
+        ...
     def describe_segment(self, collection_id: int, segment_id: int) -> int:
         """The index of the segment; 0: it has none. ChannelNotExist if it is not there."""
         ...
     def describe_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
         """Who has reported what, which tick has passed, and which one every channel has."""
+        ...
+    def drop_alias(self, alias: str, **options: Unpack[ChangeOptions]) -> Changed:
+        """Remove another name of a collection. Raises UnknownDefinition."""
+        ...
+    def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+        """Drop a collection with its partitions, aliases and indexes. Raises UnknownDefinition.
+
+        An alias is no name here."""
+        ...
+    def drop_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+        """Remove a database. Raises UnknownDefinition.
+
+        InvalidArgument while it has collections, and for the default one."""
+        ...
+    def drop_index(
+        self, collection: str, field: str, *, name: str = "", **options: Unpack[ChangeOptions]
+    ) -> Changed:
+        """Remove an index; one that is unknown is no error. `name` "": the only one of the field.
+
+        InvalidArgument without a name when the field has several."""
+        ...
+    def drop_partition(
+        self, collection: str, partition: str, **options: Unpack[ChangeOptions]
+    ) -> Changed:
+        """Drop a partition. Raises UnknownDefinition; InvalidArgument for `_default`."""
         ...
     def get_component_states(self) -> tuple[Component, list[Component]]:
         """The state of the master, and of each of its parts."""
@@ -816,9 +903,18 @@ class Master:
     def get_segment_states(self, segment_ids: Iterable[int]) -> Mapping[int, str]:
         """ "growing", "sealed", "flushed", "dropped" or "not_exist" of each segment."""
         ...
+    def has_collection(self, name: str, *, database: str = "") -> bool:
+        """Whether a collection has this name or alias. InvalidArgument for what is no name."""
+        ...
+    def has_partition(self, collection: str, partition: str, *, database: str = "") -> bool:
+        """Whether the collection has this partition."""
+        ...
     @property
     def ids(self) -> CachedAllocator:
         """Ids from a batch that this client has fetched."""
+        ...
+    def list_databases(self) -> Mapping[str, int]:
+        """The id of each database, sorted by name; the default one has the id 0."""
         ...
     def list_flushes(self) -> Iterator[SegmentMeta]:
         """The flushed segments that nobody has acknowledged, oldest flush first."""
@@ -869,6 +965,19 @@ class Master:
         `policy`: SOFT for proxies, `interval_ms` (500) apart; for write nodes LIST, or MINIMUM.
         Durable when it returns. UnknownMember for a proxy that was not added, and for an unknown
         channel; InvalidArgument for other bad values."""
+        ...
+    def show_aliases(self, collection: str = "", *, database: str = "") -> Mapping[str, str]:
+        """Each alias with its collection, sorted by alias: of one collection, or of all."""
+        ...
+    def show_collections(
+        self, *, database: str = "", page: int = 1000
+    ) -> Mapping[str, CollectionId]:
+        """The id of each collection of a database, sorted by name. Raises UnknownDefinition.
+
+        Fetched in pages of 1 to 1,000: one that is created meanwhile may be missing."""
+        ...
+    def show_partitions(self, collection: str, *, database: str = "") -> Mapping[str, PartitionId]:
+        """The id of each partition, sorted by name."""
         ...
     def show_segments(
         self, collection_id: int, partition_id: int | None = None

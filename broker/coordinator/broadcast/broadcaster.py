@@ -159,7 +159,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             return
         first = self._known(known)
         if first.fingerprint != request.fingerprint:
-            cause = "this key was used for a broadcast with other content; use a new key"
+            cause = f"{request.request_key!r} was used with other content; use a new key"
             caller.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
         elif isinstance(first, BroadcastState):
             caller.reply(first.outcome())

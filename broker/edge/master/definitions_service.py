@@ -12,7 +12,7 @@ from broker.core.master.table_names import checked_database, shown
 from broker.core.naming import COLLECTION_NAME_LENGTH_MAX
 from broker.edge.master.ddl_calls import DdlCalls, DoneChange
 from broker.edge.master.row_definitions import defined_rows
-from broker.edge.master.table_service import SERVICE, of_collection
+from broker.edge.master.table_service import SERVICE, described, of_collection
 from broker.edge.rpc.middleware import Middleware
 from broker.model.collection import Collection
 from broker.model.failure import invalid_argument
@@ -30,6 +30,7 @@ from broker.model.master.ddl import (
     DropPartition,
 )
 from broker.model.master.fields import TableSchema
+from broker.ports.master.table_reads import MetaTableReads
 from schemas.generated.tidemark import v1
 
 SCHEMA_BYTES_MAX: Final = 256 * 1024
@@ -38,9 +39,10 @@ SCHEMA_BYTES_MAX: Final = 256 * 1024
 class DefinitionsService:
     """Create, Drop."""
 
-    def __init__(self, middleware: Middleware, calls: DdlCalls) -> None:
+    def __init__(self, middleware: Middleware, calls: DdlCalls, table: MetaTableReads) -> None:
         self._middleware = middleware
         self._calls = calls
+        self._table = table
 
     def __mapping__(self) -> Mapping[str, Handler]:
         def unary(kind: type[Any], answer: Callable[[Any], Awaitable[Any]]) -> Handler:
@@ -74,15 +76,18 @@ class DefinitionsService:
         database = checked_database(request.db_name)
         name, shards = request.collection_name, request.shards or 1
         ddl = CreateCollection(name, shards, rows, table, database)
+        # Before the change: afterwards a failed read would hide that it took effect.
+        database_id = await self._table.database(database)
         try:
             done = await self._calls.change(ddl, request.base)
         except NameTaken as taken:
             if not request.return_existing:
                 raise
-            existing = of_collection(taken.collection)
+            existing = described(await self._table.describe(database, "", taken.collection.id))
             existing.existed = True
             return existing
         answer = of_collection(created(ddl, done))
+        answer.db_id = database_id
         answer.partitions = 1
         answer.milvus_schema = b"" if table is None else user_schema(table.milvus)
         return answer

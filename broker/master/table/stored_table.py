@@ -40,9 +40,7 @@ class StoredTable:
 
     async def page(self, database: str, after: str, limit: int) -> Sequence[Collection]:
         """See MetaTableReads."""
-        if await _read(self._records.database(database)) is None:
-            cause = f"there is no database {shown(database)}"
-            raise Refused(StreamingCode.CHANNEL_NOT_EXIST, cause)
+        await self._check_database(database)
         return await _read(self._records.collections.page(after, limit, database))
 
     async def partition(self, database: str, collection: str, name: str) -> PartitionId | None:
@@ -73,12 +71,17 @@ class StoredTable:
         if collection:
             found = await self._existing(database, collection)
             return [(it, found.name) for it in await _read(self._records.aliases_of(found.id))]
+        await self._check_database(database)
         pairs = []
         for alias, id in await _read(self._records.aliases(database)):
             name = await _read(self._records.collections.name_of(id))
             if name is not None:  # else it was dropped, and the alias goes soon
                 pairs.append((alias, name))
         return pairs
+
+    async def database(self, name: str) -> int:
+        """See MetaTableReads."""
+        return await _read(self._records.database(name)) or 0
 
     async def databases(self) -> Sequence[tuple[str, int]]:
         """See MetaTableReads."""
@@ -87,6 +90,10 @@ class StoredTable:
     async def clashes(self) -> Sequence[str]:
         """See MetaTableReads."""
         return await _read(self._records.clashes())
+
+    async def _check_database(self, name: str) -> None:
+        if await _read(self._records.database(name)) is None:
+            raise Refused(StreamingCode.CHANNEL_NOT_EXIST, f"there is no database {shown(name)}")
 
     async def _existing(
         self, database: str, name: str, id: CollectionId = CollectionId(0)

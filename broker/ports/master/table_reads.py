@@ -60,6 +60,10 @@ class MetaTableReads(Protocol):
         """Aliases with the collections that they stand for: of one collection, or with "" all."""
         ...
 
+    async def database(self, name: str) -> int:
+        """The id of a database; 0 for the default one and for an unknown one."""
+        ...
+
     async def databases(self) -> Sequence[tuple[str, int]]:
         """Every database with its id, by name."""
         ...
@@ -97,6 +101,10 @@ class NoMetaTable:
         raise _NONE
 
     async def aliases(self, database: str, collection: str) -> Sequence[tuple[str, str]]:
+        """See MetaTableReads."""
+        raise _NONE
+
+    async def database(self, name: str) -> int:
         """See MetaTableReads."""
         raise _NONE
 

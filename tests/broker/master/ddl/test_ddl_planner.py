@@ -268,7 +268,7 @@ def test_a_repeat_with_the_same_request_id_gets_the_first_answer_also_after_a_re
         async with master.process():
             assert await master.change(CreateCollection("flights", 2), "mine") == first
             assert not await master.table.has_collection("", "flights")
-            with pytest.raises(Refused, match="used for a broadcast with other content"):
+            with pytest.raises(Refused, match="was used with other content; use a new key"):
                 await master.change(CreateCollection("flights", 3), "mine")
 
     run_seeded(1, main)
