@@ -40,7 +40,7 @@ class ChangeOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class Defined:
     """A change that took effect. `id`: of what was created, 0 for a drop.
 
     `tick`: of the change on the control channel.
@@ -90,10 +90,10 @@ class ChangeCalls:
                 f" with request_id={base.request_id!r} ({error})"
             ) from error
 
-    async def change(self, method: str, request: WireMessage, options: ChangeOptions) -> Changed:
+    async def change(self, method: str, request: WireMessage, options: ChangeOptions) -> Defined:
         """`start` a change that has no result of its own."""
         done = await self.start(method, request, v1.DdlResponse, options)
-        return Changed(done.id, TimeTick(done.time_tick))
+        return Defined(done.id, TimeTick(done.time_tick))
 
     async def read(self, method: str, request: WireMessage, answer: type[W]) -> W:
         """The answer to a read. Errors that may pass are retried; raises UnknownDefinition."""

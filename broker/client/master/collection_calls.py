@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import AlreadyExists, BadTarget
-from broker.client.master.change_calls import ChangeCalls, Changed, ChangeOptions, number
+from broker.client.master.change_calls import ChangeCalls, ChangeOptions, Defined, number
 from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
 from schemas.arrow.columns import encode_schema
@@ -86,7 +86,7 @@ class CollectionCalls:
             )
         return _description(answer)
 
-    async def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    async def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Drop a collection with its partitions, aliases and indexes. Raises UnknownDefinition.
 
         An alias is no name here.
@@ -146,12 +146,12 @@ class CollectionCalls:
             after = names[-1] if names else ""
         return found
 
-    async def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    async def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Add a database. InvalidArgument for a bad name and one that is taken."""
         request = v1.CreateDatabaseRequest(base=self._changes.base(options), db_name=_own(name))
         return await self._changes.change("CreateDatabase", request, options)
 
-    async def drop_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    async def drop_database(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Remove a database. Raises UnknownDefinition.
 
         InvalidArgument while it has collections, and for the default one.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from broker.client.cluster.service import ServiceCalls
-from broker.client.master.change_calls import ChangeCalls, Changed, ChangeOptions
+from broker.client.master.change_calls import ChangeCalls, ChangeOptions, Defined
 from broker.model.ids import PartitionId
 from schemas.generated.tidemark import v1
 
@@ -34,7 +34,7 @@ class PartCalls:
 
     async def create_partition(
         self, collection: str, partition: str, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Add a partition. InvalidArgument for a bad or taken name, and for the 4,097th."""
         request = v1.CreatePartitionRequest(
             base=self._changes.base(options),
@@ -46,7 +46,7 @@ class PartCalls:
 
     async def drop_partition(
         self, collection: str, partition: str, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Drop a partition. Raises UnknownDefinition; InvalidArgument for `_default`."""
         request = v1.DropPartitionRequest(
             base=self._changes.base(options),
@@ -80,7 +80,7 @@ class PartCalls:
         *,
         name: str = "",
         **options: Unpack[ChangeOptions],
-    ) -> Changed:
+    ) -> Defined:
         """Describe an index on a vector field; `name` "" is `_default_idx`.
 
         The same field and parameters again are the same index, under the new name. An index that
@@ -99,7 +99,7 @@ class PartCalls:
 
     async def drop_index(
         self, collection: str, field: str, *, name: str = "", **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Remove an index; one that is unknown is no error. `name` "": the only one of the field.
 
         InvalidArgument without a name when the field has several.
@@ -135,7 +135,7 @@ class PartCalls:
 
     async def create_alias(
         self, collection: str, alias: str, *, alter: bool = False, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Give a collection another name in its database; returns the collection's id.
 
         InvalidArgument for a bad name, the name of a collection, and the alias of another
@@ -150,7 +150,7 @@ class PartCalls:
         )
         return await self._changes.change("CreateAlias", request, options)
 
-    async def drop_alias(self, alias: str, **options: Unpack[ChangeOptions]) -> Changed:
+    async def drop_alias(self, alias: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Remove another name of a collection. Raises UnknownDefinition."""
         request = v1.DropAliasRequest(
             base=self._changes.base(options), db_name=options.get("database", ""), alias=alias

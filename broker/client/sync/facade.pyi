@@ -20,7 +20,7 @@ from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
-from broker.client.master.change_calls import Changed, ChangeOptions
+from broker.client.master.change_calls import ChangeOptions, Defined
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
 from broker.client.master.collection_calls import CollectionDescription
 from broker.client.master.part_calls import IndexDescription
@@ -798,7 +798,7 @@ class Master:
         ...
     def create_alias(
         self, collection: str, alias: str, *, alter: bool = False, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Give a collection another name in its database; returns the collection's id.
 
         InvalidArgument for a bad name, the name of a collection, and the alias of another
@@ -820,7 +820,7 @@ class Master:
         collection has the name; UnknownDefinition for an unknown database; InvalidArgument for a
         bad name, number of shards or schema, for the name of an alias, and for an old `timestamp`."""
         ...
-    def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Add a database. InvalidArgument for a bad name and one that is taken."""
         ...
     def create_index(
@@ -831,7 +831,7 @@ class Master:
         *,
         name: str = "",
         **options: Unpack[ChangeOptions],
-    ) -> Changed:
+    ) -> Defined:
         """Describe an index on a vector field; `name` "" is `_default_idx`.
 
         The same field and parameters again are the same index, under the new name. An index that
@@ -840,7 +840,7 @@ class Master:
         ...
     def create_partition(
         self, collection: str, partition: str, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Add a partition. InvalidArgument for a bad or taken name, and for the 4,097th."""
         ...
     def delete_proxy(self, proxy_id: int) -> None:
@@ -869,29 +869,29 @@ class Master:
     def describe_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
         """Who has reported what, which tick has passed, and which one every channel has."""
         ...
-    def drop_alias(self, alias: str, **options: Unpack[ChangeOptions]) -> Changed:
+    def drop_alias(self, alias: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Remove another name of a collection. Raises UnknownDefinition."""
         ...
-    def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Drop a collection with its partitions, aliases and indexes. Raises UnknownDefinition.
 
         An alias is no name here."""
         ...
-    def drop_database(self, name: str, **options: Unpack[ChangeOptions]) -> Changed:
+    def drop_database(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Remove a database. Raises UnknownDefinition.
 
         InvalidArgument while it has collections, and for the default one."""
         ...
     def drop_index(
         self, collection: str, field: str, *, name: str = "", **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Remove an index; one that is unknown is no error. `name` "": the only one of the field.
 
         InvalidArgument without a name when the field has several."""
         ...
     def drop_partition(
         self, collection: str, partition: str, **options: Unpack[ChangeOptions]
-    ) -> Changed:
+    ) -> Defined:
         """Drop a partition. Raises UnknownDefinition; InvalidArgument for `_default`."""
         ...
     def get_component_states(self) -> tuple[Component, list[Component]]:
