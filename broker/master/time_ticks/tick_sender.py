@@ -81,6 +81,10 @@ class TickSender(Actor[SenderMessage]):
 
     async def _send(self, due: TickToSend, collector: Ref[CollectorMessage]) -> bool:
         """Whether every channel has the tick now."""
+        if due.tick < self._floor:
+            # The collector restarted before the larger tick was recorded, and does not know it.
+            collector.tell(TickSent(due.tick))
+            return True
         if due.tick != self._tick:
             self._tick, self._missing = due.tick, frozenset(due.channels)
         # Without channels that were taken away meanwhile.

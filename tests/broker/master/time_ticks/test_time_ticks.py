@@ -1,6 +1,6 @@
 """The time tick producer over channels and a store that fail, and actors that die at any step."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 
@@ -279,5 +279,42 @@ def test_old_reports_that_arrive_after_a_death_send_nothing_again() -> None:
             await report(system, 10, 1, 2)
             await clock.sleep(5.0)
             assert channels.logs[CHANNELS[0]] == [T0 + 10, T0 + 20]
+
+    seeded(scenario)
+
+
+def test_a_collector_that_restarts_before_a_tick_is_recorded_sends_no_smaller_one() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store, channels = MemoryMetaStore(), Channels()
+        write, recorded = store.write, anyio.Event()
+
+        async def late(
+            puts: Mapping[str, bytes],
+            *,
+            deletes: Sequence[str] = (),
+            expect: Mapping[str, int] | None = None,
+        ) -> int:
+            if str(T0 + 20).encode() in puts.values():
+                await recorded.wait()
+            return await write(puts, deletes=deletes, expect=expect)
+
+        async with run_master(store, channels, clock) as system:
+            await set_ticks(system)
+            await report(system, 10, 1, 2)
+            await clock.sleep(1.0)
+            store.write = late  # type: ignore[method-assign]
+            await report(system, 20, 1, 2)
+            await clock.sleep(1.0)
+            system.kill(COLLECTOR)
+            await clock.sleep(1.0)
+            recorded.set()
+            await clock.sleep(1.0)
+            await report(system, 15, 1, 2)
+            await clock.sleep(5.0)
+            assert channels.logs == {channel: [T0 + 10, T0 + 20] for channel in CHANNELS}
+            await report(system, 30, 1, 2)
+            await clock.sleep(5.0)
+            assert channels.logs[CHANNELS[0]] == [T0 + 10, T0 + 20, T0 + 30]
+            assert (await view_of(system)).sent == T0 + 30
 
     seeded(scenario)
