@@ -97,9 +97,10 @@ def id_in(key: str) -> SegmentId:
     return SegmentId(int(key.rpartition("/")[2]))
 
 
-def partition_in(key: str) -> PartitionId:
-    """The partition that a key of `member_key` names."""
-    return PartitionId(int(key.split("/")[2]))
+def place_in(key: str) -> tuple[CollectionId, PartitionId]:
+    """The collection and the partition that a key of `member_key` names."""
+    _, collection_id, partition_id, _ = key.split("/")
+    return CollectionId(int(collection_id)), PartitionId(int(partition_id))
 
 
 def encode_segment_meta(meta: SegmentMeta) -> bytes:

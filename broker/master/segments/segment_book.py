@@ -11,6 +11,7 @@ from broker.core.master.segment_records import (
     ENDED,
     FLUSHES,
     LOG_VCHANNELS,
+    MEMBERS,
     OPEN,
     binlogs_key,
     decode_segment_meta,
@@ -23,7 +24,7 @@ from broker.core.master.segment_records import (
     member_key,
     members_prefix,
     open_key,
-    partition_in,
+    place_in,
     segment_key,
     time_in,
 )
@@ -36,6 +37,7 @@ from broker.ports.meta_writes import all_entries, split_write
 SEGMENTS_A_WRITE: Final = 20
 """All keys of a segment are in one write."""
 LOOKED_AT_ONCE: Final = 100
+Place = tuple[CollectionId, PartitionId]
 FORGOTTEN_AT_ONCE: Final = LIST_MAX
 
 
@@ -80,13 +82,19 @@ class SegmentBook:
             raise invalid_argument(f"the page begins after segment {id}, which is not known")
         return last
 
+    async def place_after(self, place: Place | None) -> Place | None:
+        """The next partition of any collection that has segments; None behind the last one."""
+        after = "" if place is None else members_prefix(*place) + "~"
+        entries = await self._store.list(MEMBERS, limit=1, after=after)
+        return place_in(entries[0][0]) if entries else None
+
     async def partitions_of(self, collection_id: CollectionId) -> AsyncIterator[PartitionId]:
         """The partitions of a collection that have segments; one read for each."""
         after = ""
         while entries := await self._store.list(
             members_prefix(collection_id, None), limit=1, after=after
         ):
-            id = partition_in(entries[0][0])
+            _, id = place_in(entries[0][0])
             yield id
             # Behind all of its segments, whose ids are digits.
             after = members_prefix(collection_id, id) + "~"

@@ -152,6 +152,9 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
                 await self._drop()
             case TidySegments():
                 await self._sweep.tidy(self._now_ms())
+                await self._sweep.drop_orphans(
+                    self._now_ms(), self._parts.lookup.partitions_of, self._tick
+                )
             case _:
                 assert_never(timer)
 

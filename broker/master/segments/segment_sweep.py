@@ -1,13 +1,13 @@
 """The regular rounds over segments: those of dropped partitions, old ones, repeated reports."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from broker.master.segments.segment_book import SegmentBook
+from broker.master.segments.segment_book import Place, SegmentBook
 from broker.master.segments.segment_owners import SegmentOwners
 from broker.model.effect import ALL_PARTITIONS
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick
@@ -20,6 +20,7 @@ from broker.model.master.segment_meta import (
 from broker.ports.meta import Conflict
 
 PAGE: Final = 100
+PLACES_A_ROUND: Final = 50
 DROPPED_A_ROUND: Final = 200
 """Segments; between two rounds other requests are answered."""
 
@@ -45,6 +46,7 @@ class SegmentSweep:
         self._limits = limits
         self._book = book
         self._owners = owners
+        self._place: Place | None = None
         self._binlogs: dict[SegmentId, int] | None = None
         self._dropped = self._forgotten = self._passed = 0
 
@@ -150,6 +152,30 @@ class SegmentSweep:
                     if dropped == count_max:
                         return dropped
         return dropped
+
+    async def drop_orphans(
+        self,
+        now_ms: int,
+        partitions_of: Callable[[CollectionId], Awaitable[Collection[PartitionId] | None]],
+        tick: Callable[[], Awaitable[TimeTick]],
+    ) -> None:
+        """Drop flushed segments of no log whose partition is gone; some partitions a round."""
+        most = self._dropped + DROPPED_A_ROUND
+        for _ in range(PLACES_A_ROUND):
+            self._place = await self._book.place_after(self._place)
+            if self._place is None:
+                return
+            collection_id, partition_id = self._place
+            if partition_id in (ALL_PARTITIONS, *(await partitions_of(collection_id) or ())):
+                continue
+            async for each in self._segments_of(collection_id, partition_id):
+                # The others are dropped when their logs say so.
+                if each.origin is SegmentOrigin.RESERVED and each.close_tick:
+                    with suppress(Conflict):
+                        await self._book.drop(each.id, await tick(), now_ms)
+                        self._dropped += 1
+                if self._dropped >= most:
+                    return
 
     async def _segments_of(
         self, collection_id: CollectionId, partition_id: PartitionId

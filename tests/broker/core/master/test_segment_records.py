@@ -18,7 +18,7 @@ from broker.core.master.segment_records import (
     member_key,
     members_prefix,
     open_key,
-    partition_in,
+    place_in,
     records_of,
     segment_key,
     time_in,
@@ -113,7 +113,7 @@ def test_keys_list_the_segments_of_a_partition_and_the_flushes_in_order() -> Non
     assert id_in(member_key(first)) == id_in(flush_key(first)) == 9
     assert id_in(ended_key(first, 5)) == id_in(binlogs_key(first.id)) == 9
     assert id_in(open_key(first.id)) == 9
-    assert partition_in(member_key(first)) == first.partition_id
+    assert place_in(member_key(first)) == (first.collection_id, first.partition_id)
     assert (time_in(flush_key(first)), time_in(ended_key(first, 5))) == (12, 5)
 
 

@@ -129,3 +129,18 @@ def test_numbers_below_zero_are_refused_and_change_nothing() -> None:
             assert await states(system, id) == [SegmentMetaState.GROWING]
 
     seeded(scenario)
+
+
+def test_flushed_segments_of_a_dropped_collection_are_dropped() -> None:
+    async def scenario(world: World) -> None:
+        async with world.run() as system:
+            (assigned,) = await assign(system)
+            await system.find(KEEPER).ask(SealCollection(COLLECTION), deadline_s=30.0)
+            await world.clock.sleep(130.0)
+            assert await flushes(system) == [assigned.segment_id]
+            world.partitions = None
+            await world.clock.sleep(130.0)
+            assert await states(system, assigned.segment_id) == [SegmentMetaState.DROPPED]
+            assert await flushes(system) == []
+
+    seeded(scenario)
