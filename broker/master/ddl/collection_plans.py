@@ -100,6 +100,8 @@ class CollectionPlans:
     async def taken_by(self, change: AddCollection) -> Refused | None:
         """Why a collection with a given name and id cannot be created; None if it can."""
         database, name = change.database, change.name
+        if change.id in self._under_way():
+            return invalid_argument(f"id {change.id} is of a collection that is being created")
         found = await self._records.collection(database, name)
         if found is not None and found.id != change.id:
             return NameTaken(found)
@@ -180,12 +182,15 @@ class CollectionPlans:
     async def _free_id(self) -> CollectionId:
         """The next id that no collection has, had, or will have by a change under way."""
         counted = (await self._records.collections.next_id()).id
-        under_way = {id for id, _ in self._planned.values()}
+        under_way = self._under_way()
         id = CollectionId(max(self._next_id, counted))
         while id in under_way or await self._records.collections.is_known(id):
             id = CollectionId(id + 1)
         self._next_id = CollectionId(id + 1)
         return id
+
+    def _under_way(self) -> set[CollectionId]:
+        return {id for id, _ in self._planned.values()}
 
     async def _placed(self, id: CollectionId, shards: int) -> tuple[VChannelName, ...]:
         uses = Counter((await self._records.collections.loads()).vchannels)
@@ -196,12 +201,12 @@ class CollectionPlans:
 
 
 def announced(collection: Collection) -> Collection:
-    """The collection. Refused, retriable, for one of an earlier release that is not announced."""
+    """The collection. Refused for one of an earlier release, which is not announced."""
     if not collection.announced:
-        cause = (
-            f"collection '{collection.name}' of an earlier release is being announced; try again"
+        raise invalid_argument(
+            f"collection '{collection.name}' is of an earlier release: it can have no partitions,"
+            " indexes or aliases; create a new collection for them"
         )
-        raise Refused(StreamingCode.INNER, cause)
     return collection
 
 

@@ -7,6 +7,7 @@ from broker.core.master.ddl_answer import DdlAnswer, write_answer
 from broker.core.master.stale_timestamps import PlannedTimestamps
 from broker.master.ddl.collection_plans import CollectionPlans
 from broker.master.ddl.part_plans import PartPlans
+from broker.master.table.record_sizes import record_problem
 from broker.master.table.table_records import TableRecords
 from broker.model.broadcast import Broadcast
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -74,7 +75,8 @@ class DdlPlanner:
                 change = self._messages.decode(broadcast.type, broadcast.body, broadcast.vchannels)
             except BadHeader:
                 continue  # of a client of Milvus; it changes nothing
-            if isinstance(change, AddCollection):
+            # Without a key it is of another cluster: no request of ours finishes under it.
+            if isinstance(change, AddCollection) and broadcast.request_key:
                 self._collections.reserve(broadcast.request_key, change.id, change.vchannels)
 
     async def plan(self, request: PlannedRequest) -> Broadcast:
@@ -86,10 +88,15 @@ class DdlPlanner:
                 " name that was planned before; take a new timestamp"
             )
         if isinstance(request.ddl, GivenBroadcast):
-            await self._check_given(request.ddl.change)
-            return request.ddl.broadcast
-        change, vchannels = await self._planned(request)
-        broadcast = self._broadcast(request, change, vchannels)
+            change = request.ddl.change
+            await self._check_given(change)
+            broadcast = request.ddl.broadcast
+        else:
+            change, vchannels = await self._planned(request)
+            broadcast = self._broadcast(request, change, vchannels)
+        # Before the record: a recorded change whose records do not fit could never be applied.
+        if problem := record_problem(change):
+            raise invalid_argument(problem)
         self._timestamps.planned(request.keys, request.timestamp)
         if isinstance(change, AddCollection):
             self._collections.reserve(request.request_key, change.id, change.vchannels)

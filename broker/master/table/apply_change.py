@@ -9,7 +9,8 @@ from typing import assert_never
 from broker.coordinator.catalog.collection_records import RecordedCollection, id_key
 from broker.coordinator.json_records import encode_fields
 from broker.coordinator.records import encode_number
-from broker.master.table.leftovers import FIRST_PARTITIONS_MAX
+from broker.master.table.leftovers import FIRST_PARTITIONS_MAX, INDEXES_AT_ONCE
+from broker.master.table.record_sizes import record_problem
 from broker.master.table.table_records import (
     CLASH_PREFIX,
     DATABASE_PREFIX,
@@ -52,6 +53,11 @@ class ChangeWriter:
 
     async def apply(self, change: TableChange, tick: TimeTick) -> None:
         """`tick`: of the copy on the control channel. MetaError, Conflict."""
+        # Planned changes fit. One of an earlier release, or of another cluster, must not hold its
+        # names for ever.
+        if problem := record_problem(change):
+            await self._note(f"size/{type(change).__name__}/{tick}", problem)
+            return
         match change:
             case AddCollection():
                 await self._add_collection(change, tick)
@@ -217,7 +223,9 @@ class ChangeWriter:
             return
         if isinstance(change, RemoveIndexes):
             if change.ids:
-                await self._store.write({}, deletes=[index_key(id, it) for it in change.ids[:40]])
+                await self._store.write(
+                    {}, deletes=[index_key(id, it) for it in change.ids[:INDEXES_AT_ONCE]]
+                )
             return
         put = [change.index, *([] if change.renamed is None else [change.renamed])]
         await self._store.write({index_key(id, it.id): encode_index(it) for it in put})

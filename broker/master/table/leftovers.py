@@ -1,4 +1,5 @@
-"""What one write cannot take: many first partitions, and all that a dropped collection leaves.
+"""What one write cannot take: many first partitions, many dropped indexes, and all that a dropped
+collection leaves.
 
 Both are records below the id of a collection, which nobody finds without the collection's own.
 """
@@ -10,16 +11,19 @@ from broker.master.table.table_records import (
     TableRecords,
     alias_key,
     alias_of_key,
+    index_key,
     partition_key,
     prefixes_of,
 )
 from broker.model.ids import CollectionId
-from broker.model.master.table_change import AddCollection
+from broker.model.master.table_change import AddCollection, RemoveIndexes
 from broker.ports.meta import MetaStore
 from broker.ports.meta_writes import all_entries, split_write
 
 FIRST_PARTITIONS_MAX: Final = 16
 """Of a creation: these are written with the collection."""
+INDEXES_AT_ONCE: Final = 40
+"""Of a drop of indexes: these are deleted with other changes, the rest after them."""
 
 
 async def write_ahead(store: MetaStore, change: AddCollection) -> None:
@@ -30,6 +34,13 @@ async def write_ahead(store: MetaStore, change: AddCollection) -> None:
     puts = {partition_key(change.id, name): encode_fields({"id": id}) for name, id in many}
     for some, _ in split_write(puts):
         await store.write(some)
+
+
+async def remove_more_indexes(store: MetaStore, change: RemoveIndexes) -> None:
+    """Delete the indexes beyond the first few; a repeat deletes what a crash left. MetaError."""
+    more = [index_key(change.collection, it) for it in change.ids[INDEXES_AT_ONCE:]]
+    for _, some in split_write({}, more):
+        await store.write({}, deletes=some)
 
 
 async def remove_leftovers(store: MetaStore, id: CollectionId) -> None:

@@ -6,11 +6,11 @@ import structlog
 
 from actors import Actor, Envelope
 from broker.master.table.apply_change import ChangeWriter
-from broker.master.table.leftovers import remove_leftovers, write_ahead
+from broker.master.table.leftovers import remove_leftovers, remove_more_indexes, write_ahead
 from broker.master.table.messages import MetaTableMessage
 from broker.master.table.write_group import WriteGroup
 from broker.model.failure import Refused
-from broker.model.master.table_change import AddCollection, RemoveCollection
+from broker.model.master.table_change import AddCollection, RemoveCollection, RemoveIndexes
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
 log = structlog.get_logger(__name__)
@@ -60,6 +60,8 @@ class MetaTable(Actor[MetaTableMessage]):
                     # After its own write, which hides them. A crash in between applies the change
                     # again, which comes here again.
                     await remove_leftovers(self._store, change.id)
+                elif isinstance(change, RemoveIndexes):
+                    await remove_more_indexes(self._store, change)
         except Conflict:
             raise
         except MetaError as error:

@@ -1,9 +1,14 @@
 """Several changes in one write: each reads what those before it have written."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from broker.ports.meta import Conflict, MetaEntry, MetaStore
 from broker.ports.meta_writes import SPLIT_BYTES, SPLIT_KEYS
+
+FIRST_MARK: Final = 1 << 62
+"""Revisions of kept writes are above all of the store, and grow as the store's do: readers compare
+those of two keys to learn which was written last."""
 
 
 class WriteGroup:
@@ -17,7 +22,7 @@ class WriteGroup:
         self._read: dict[str, int] = {}
         self._kept: dict[str, bytes | None] = {}
         self._marks: dict[str, int] = {}
-        self._mark = 0
+        self._mark = FIRST_MARK
 
     @property
     def full(self) -> bool:
@@ -54,7 +59,7 @@ class WriteGroup:
             actual = 0 if entry is None else entry.revision
             if actual != expected:
                 raise Conflict(key, expected, actual)
-        self._mark -= 1  # below 0: never the revision of a store
+        self._mark += 1
         for key in deletes:
             self._kept[key] = None
         for key, value in puts.items():

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -11,11 +12,12 @@ from broker.codec.milvus_schemas import table_schema
 from broker.coordinator.broadcast.messages import StartBroadcast
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.catalog.messages import NameTaken
+from broker.coordinator.records import collection_key, decode_collection, encode_collection
 from broker.core.naming import pchannel_of
 from broker.model.broadcast import ResourceKey
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, VChannelName
+from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
 from broker.model.master.ddl import (
     ChangeSchema,
     CreateAlias,
@@ -366,5 +368,31 @@ def test_a_broadcast_that_is_no_change_of_definitions_runs_beside_them() -> None
             group.start_soon(master.change, CreateCollection("one", 1))
             done = await locks.ask(StartBroadcast(plain), deadline_s=10.0)
         assert set(done.results) == set(places)
+
+    run(scenario)
+
+
+def test_a_collection_of_an_earlier_release_is_altered_and_dropped_and_gets_no_parts() -> None:
+    async def scenario(master: SimulatedMaster) -> None:
+        made = await master.change(CreateCollection("old", 1, ROWS))
+        stored = await master.store.get(collection_key("old"))
+        assert stored is not None
+        old = decode_collection("", stored.value)
+        earlier = replace(old, default_partition=PartitionId(0), created_tick=TimeTick(0))
+        await master.store.write({collection_key("old"): encode_collection(earlier)})
+        for refused in (
+            CreatePartition("old", "p"),
+            CreateIndex("old", "vector", INDEX),
+            CreateAlias("old", "other"),
+        ):
+            with pytest.raises(Refused, match="earlier release: it can have no") as raised:
+                await master.change(refused)
+            assert raised.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+        more = RowSchema(b"two", (1, 2))
+        await master.change(ChangeSchema("old", ROWS, more, FIELDS))
+        found = await master.table.describe("", "old", NONE)
+        assert (found.collection.schema, found.collection.id) == (more, made.id)
+        await master.change(DropCollection("old"))
+        assert not await master.table.has_collection("", "old")
 
     run(scenario)
