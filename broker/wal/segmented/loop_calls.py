@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from weakref import WeakKeyDictionary
 
 _READ_BYTES = 4096
@@ -24,7 +25,8 @@ class LoopCalls:
         self._ends = self._read_end, self._write_end = os.pipe()
         for end in self._ends:
             os.set_blocking(end, False)
-        loop.add_reader(self._read_end, self._run)
+        # In an empty context: the calls are of everybody, not of the task that came first.
+        Context().run(loop.add_reader, self._read_end, self._run)
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> "LoopCalls":

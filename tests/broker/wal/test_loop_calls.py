@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from actors.identity import Identity, assumed, identity
 from broker.wal.segmented.loop_calls import LoopCalls
 from broker.wal.segmented.worker import Worker
 
@@ -53,6 +54,16 @@ async def test_a_call_that_fails_is_reported_and_keeps_none_back() -> None:
     await asyncio.wait_for(over.wait(), 30)
     loop.set_exception_handler(None)
     assert [type(it) for it in faults] == [LookupError]
+
+
+async def test_calls_do_not_run_as_the_actor_that_was_the_first_to_use_the_loop() -> None:
+    seen, over = list[Identity | None](), asyncio.Event()
+    with assumed(Identity("/root/first", 1)):
+        calls = LoopCalls(asyncio.get_running_loop())
+    calls.put(lambda: seen.append(identity()))
+    calls.put(over.set)
+    await asyncio.wait_for(over.wait(), 30)
+    assert seen == [None]
 
 
 async def test_a_loop_has_one_pipe_for_all_of_its_workers() -> None:
