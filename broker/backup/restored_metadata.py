@@ -27,7 +27,12 @@ from broker.coordinator.records import (
     encode_number,
     encode_pchannel,
 )
-from broker.core.backup.restored_numbers import counter_after, term_after, tick_bound_after
+from broker.core.backup.restored_numbers import (
+    counter_after,
+    ids_after,
+    term_after,
+    tick_bound_after,
+)
 from broker.master.ids.id_allocator import ID_BOUND_KEY
 from broker.model.channel import PChannelState
 from broker.model.ids import Term, TimeTick
@@ -38,7 +43,6 @@ COUNTERS: Final = (
     INCARNATION_KEY,
     SESSION_KEY,
     LEADER_KEY,
-    ID_BOUND_KEY,
 )
 """All of them jump, also one that is not stored yet: it may have been used after the backup."""
 
@@ -67,6 +71,7 @@ def changes_for(entries: Mapping[str, bytes], point: RestorePoint) -> MetadataCh
     puts: dict[str, bytes] = {}
     for key in COUNTERS:
         puts[key] = encode_number(counter_after(_number(entries, key)))
+    puts[ID_BOUND_KEY] = encode_number(ids_after(_number(entries, ID_BOUND_KEY)))
     bound_ms = tick_bound_after(_number(entries, TICK_BOUND_KEY), point.tick, point.now_ms)
     puts[TICK_BOUND_KEY] = encode_number(bound_ms)
     for key, value in entries.items():

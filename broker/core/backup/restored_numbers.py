@@ -7,12 +7,14 @@ counts in its life, and ticks continue at the time of the restore.
 
 from typing import Final
 
+from broker.core.master.id_window import FIRST_ID, WINDOW
 from broker.core.time.tso import physical_ms_of
 from broker.model.ids import Term, TimeTick
 
 JUMP: Final = 1_000_000
 """Terms and counters grow with starts, failures and new collections. File names hold terms of ten
-digits, so there is room for thousands of restores of one cluster."""
+digits, so there is room for thousands of restores of one cluster. Of ids each start takes a window,
+so they jump by as many windows: there is room for half a million restores."""
 
 
 def term_after(recorded: Term, in_log: Term) -> Term:
@@ -23,6 +25,11 @@ def term_after(recorded: Term, in_log: Term) -> Term:
 def counter_after(number: int) -> int:
     """A counter above every number that it gave out."""
     return number + JUMP
+
+
+def ids_after(bound: int) -> int:
+    """A bound of ids above every id that was given out."""
+    return max(bound, FIRST_ID) + JUMP * WINDOW
 
 
 def tick_bound_after(saved_ms: int, tick: TimeTick, now_ms: int) -> int:

@@ -22,6 +22,8 @@ from broker.coordinator.records import (
 )
 from broker.core.backup.restored_numbers import JUMP
 from broker.core.cluster.assignment import Owner, PChannelMeta
+from broker.core.master.id_window import WINDOW
+from broker.master.ids.id_allocator import ID_BOUND_KEY
 from broker.meta.sqlite_snapshot import entries_of
 from broker.model.channel import PChannelState
 from broker.model.ids import NodeId, PChannelName, Term, TimeTick
@@ -57,6 +59,7 @@ def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
         TICK_BOUND_KEY: encode_number(5000),
         LEASE_KEY: encode_number(5),
         COUNTERS[0]: encode_number(41),
+        ID_BOUND_KEY: encode_number(50_000_000),
         node_key(NodeId(2)): b"whatever it says",
         pchannel_key(NAME): encode_pchannel(owned),
         "cursor/mine": b"kept",
@@ -75,6 +78,8 @@ def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
     assert decode_number("", changes.puts[COUNTERS[0]]) == JUMP + 41
     # Also those that were never used before the backup: they may have been used after it.
     assert all(decode_number(key, changes.puts[key]) >= JUMP for key in COUNTERS)
+    # Each start of the old cluster after the backup has taken a window of ids.
+    assert decode_number("", changes.puts[ID_BOUND_KEY]) >= 50_000_000 + 1000 * WINDOW
     assert "cursor/mine" not in changes.puts
 
 

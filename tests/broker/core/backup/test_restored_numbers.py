@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 from broker.core.backup.restored_numbers import (
     JUMP,
     counter_after,
+    ids_after,
     term_after,
     tick_bound_after,
 )
+from broker.core.master import id_window
 from broker.core.time import tso
 from broker.model.ids import Term, TimeTick
 
@@ -25,6 +27,14 @@ def test_no_counter_repeats_what_was_given_out_over_any_number_of_restores(
         highest = max(highest, number + counted)
         number = counter_after(number) + 1  # the next start takes the next number
         assert number > highest
+
+
+@given(st.integers(0, 1 << 60), after_backup, st.integers(0, 100))
+def test_no_id_repeats_whatever_was_given_out_over_all_starts_after_the_backup(
+    bound: int, starts: int, taken: int
+) -> None:
+    old = id_window.opened(bound + starts * id_window.WINDOW, 0)
+    assert id_window.opened(ids_after(bound), 0).next_id > old.next_id + taken
 
 
 @given(st.integers(1, 1 << 40), st.integers(0, 100), after_backup)
