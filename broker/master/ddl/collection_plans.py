@@ -1,14 +1,14 @@
 """Plans of collections and databases: names, ids, and the least loaded pchannels for shards."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
 from broker.coordinator.catalog.messages import NameTaken
 from broker.coordinator.records import FIRST_COLLECTION_ID
 from broker.core.cluster.shard_placement import SHARDS_MAX, place_shards
+from broker.core.master.planned_collections import PlannedCollections
 from broker.core.master.table_names import shown
-from broker.core.naming import collection_name_refusal, pchannel_of, vchannel_name
+from broker.core.naming import collection_name_refusal, vchannel_name
 from broker.master.table.table_records import TableRecords
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -49,17 +49,17 @@ class CollectionPlans:
         self._pchannels = tuple(pchannels)
         self._ids = ids
         self._next_id = CollectionId(FIRST_COLLECTION_ID)
-        self._planned: dict[str, tuple[CollectionId, Sequence[VChannelName]]] = {}
+        self._planned = PlannedCollections()
 
     def reserve(
         self, request_key: str, id: CollectionId, vchannels: Sequence[VChannelName]
     ) -> None:
         """The broadcast of this request creates a collection, which the records do not have yet."""
-        self._planned[request_key] = id, vchannels
+        self._planned.add(request_key, id, vchannels)
 
     def release(self, request_key: str) -> None:
         """The records have it, or it never came to be."""
-        self._planned.pop(request_key, None)
+        self._planned.remove(request_key)
 
     async def plan(
         self, ddl: CreateCollection | AdoptCollection | DropCollection | ChangeSchema
@@ -100,7 +100,7 @@ class CollectionPlans:
     async def taken_by(self, change: AddCollection) -> Refused | None:
         """Why a collection with a given name and id cannot be created; None if it can."""
         database, name = change.database, change.name
-        if change.id in self._under_way():
+        if change.id in self._planned:
             return invalid_argument(f"id {change.id} is of a collection that is being created")
         found = await self._records.collection(database, name)
         if found is not None and found.id != change.id:
@@ -182,21 +182,16 @@ class CollectionPlans:
     async def _free_id(self) -> CollectionId:
         """The next id that no collection has, had, or will have by a change under way."""
         counted = (await self._records.collections.next_id()).id
-        under_way = self._under_way()
         id = CollectionId(max(self._next_id, counted))
-        while id in under_way or await self._records.collections.is_known(id):
+        while id in self._planned or await self._records.collections.is_known(id):
             id = CollectionId(id + 1)
         self._next_id = CollectionId(id + 1)
         return id
 
-    def _under_way(self) -> set[CollectionId]:
-        return {id for id, _ in self._planned.values()}
-
     async def _placed(self, id: CollectionId, shards: int) -> tuple[VChannelName, ...]:
-        uses = Counter((await self._records.collections.loads()).vchannels)
-        for _, vchannels in self._planned.values():
-            uses.update([pchannel_of(it) for it in vchannels])
-        placed = place_shards({name: uses.get(name, 0) for name in self._pchannels}, shards)
+        stored, planned = (await self._records.collections.loads()).vchannels, self._planned
+        uses = {it: stored.get(it, 0) + planned.vchannels(it) for it in self._pchannels}
+        placed = place_shards(uses, shards)
         return tuple(vchannel_name(pchannel, id, shard) for shard, pchannel in enumerate(placed))
 
 
