@@ -166,7 +166,9 @@ class CollectionPlans:
             cause = f"the schema of collection '{ddl.name}' has changed; try again"
             raise OutdatedSchema(StreamingCode.RESOURCE_ACQUIRED, cause)
         change = AlterSchema(found.id, found.name, found.database, ddl.after, ddl.table)
-        return change, await self._announced(found)
+        # To the control channel alone: on a vchannel it would end every open transaction, and each
+        # batch that is staged and not committed. Rows name their version of the schema themselves.
+        return change, NONE
 
     async def _announced(self, collection: Collection) -> Sequence[VChannelName]:
         """The vchannels on which the collection was created: none for one without fields."""

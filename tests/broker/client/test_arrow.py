@@ -133,6 +133,21 @@ async def test_a_column_that_is_added_is_null_in_the_rows_of_before(
         ]  # fmt: skip
 
 
+async def test_open_transactions_and_staged_batches_outlive_a_column_that_is_added(
+    address: str, name: str
+) -> None:
+    async with connect(address) as log:
+        (shard,) = (await log.collections.create(name, shards=1, schema=SCHEMA)).vchannels
+        async with log.txn(shard) as txn, log.stage(name, 1, 0) as stage:
+            await txn.append_arrow(table(1))
+            await stage.append_arrow(shard, table(1, 1))
+            await log.collections.add_columns(name, pa.schema([("a", pa.int8())]))
+            part = await stage.seal()
+        await log.collections.add_columns(name, pa.schema([("b", pa.int8())]))
+        await log.commit_batch(name, 1, [part])
+        assert sorted((await read(log, name)).column("k").to_pylist()) == [0, 1]
+
+
 async def test_small_batches_are_read_together_and_nothing_is_lost_at_the_end(
     address: str, name: str
 ) -> None:

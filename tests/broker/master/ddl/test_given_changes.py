@@ -13,9 +13,11 @@ from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import vchannel_name
 from broker.master.table.record_sizes import CHANGE_BYTES_MAX
 from broker.model.broadcast import Broadcast, Broadcasted
+from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId, PartitionId
 from broker.model.master.ddl import (
+    ChangeSchema,
     CreateCollection,
     CreateIndex,
     DropCollection,
@@ -164,6 +166,19 @@ def test_a_drop_of_many_indexes_leaves_none_of_them() -> None:
         assert await master.table.indexes("", "rows", "") == []
         await master.change(CreateIndex("rows", "vector", params))
         assert len(await master.table.indexes("", "rows", "")) == 1
+
+    run(scenario)
+
+
+def test_added_columns_go_to_the_control_channel_alone() -> None:
+    async def scenario(master: SimulatedMaster) -> None:
+        first, second = RowSchema(b"one", (1,)), RowSchema(b"two", (1, 2))
+        await master.change(CreateCollection("rows", 2, first, FIELDS))
+        more = table_schema("rows", FIELDS.fields, version=1)
+        done = await master.once(ChangeSchema("rows", first, second, more))
+        assert set(done.results) == {CONTROL}
+        assert (await master.table.describe("", "rows", NONE)).collection.schema == second
+        assert len((await master.once(DropCollection("rows"))).results) == 3
 
     run(scenario)
 
