@@ -10,6 +10,9 @@ from broker.cli.show.output import print_json, show
 from broker.cli.show.tables import moment
 from broker.client.cluster import Health
 
+_LINES = ("troubles", "damages", "damages_unlisted", "holders", "passed", "warnings", "clashes")
+"""What is shown as lines below the table."""
+
 
 def show_health(server: str, *, as_json: bool) -> None:
     """Print facts and troubles; exit code 1 unless the server is healthy."""
@@ -19,11 +22,12 @@ def show_health(server: str, *, as_json: bool) -> None:
     else:
         table = Table(show_header=False, box=None)
         shown = {**asdict(found), "started_ms": moment(found.started_ms)}
-        for name in ("troubles", "damages", "damages_unlisted", "holders", "passed", "warnings"):
+        for name in _LINES:
             del shown[name]
         for name, value in shown.items():
             table.add_row(name.removesuffix("_ms"), str(value))
-        show(table, *_troubles(found), *holder_lines(found.holders, found.passed), *found.warnings)
+        holders = holder_lines(found.holders, found.passed)
+        show(table, *_troubles(found), *holders, *found.warnings, *found.clashes)
     if found.state != "healthy":
         raise SystemExit(FAILED)
 

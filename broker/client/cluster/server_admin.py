@@ -70,8 +70,9 @@ class Health:
     """The health of a server. `state`: starting, healthy, degraded or stopping.
 
     `data`: its data folder, on its machine. `cluster_id`: the same on all servers of one data
-    folder, and on no other; "" from a server of an older release. `holders`, `passed` and
-    `warnings` are worth a look, but do not make a server degraded.
+    folder, and on no other; "" from a server of an older release. `holders`, `passed`, `warnings`
+    and `clashes` are worth a look, but do not make a server degraded. `clashes`: the first hundred
+    changes by clients of Milvus without effect, because their names or ids were taken.
     """
 
     state: str
@@ -92,6 +93,7 @@ class Health:
     holders: tuple[LogHolder, ...] = ()
     passed: tuple[PassedHolder, ...] = ()
     warnings: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class ServerAdmin:
             holders=tuple(map(_holder, it.holders)),
             passed=tuple(map(_passed, it.passed)),
             warnings=tuple(it.warnings),
+            clashes=tuple(it.clashes),
         )
 
     async def channels(self) -> list[ChannelInfo]:

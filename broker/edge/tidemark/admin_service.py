@@ -1,5 +1,6 @@
 """tidemark.v1.Admin: health, actors and channels, and the few switches of operators."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ log = structlog.get_logger(__name__)
 
 SERVICE = "/tidemark.v1.Admin/"
 HELD_BACK_S = 2.0
+CLASHES_S = 2.0
+CLASHES_MAX = 100
 
 DescribeAll = Callable[[], Awaitable[Mapping[PChannelName, ChannelOffsets]]]
 
@@ -123,6 +126,7 @@ class AdminService:
             holders=[encode_holder(name, it) for name, of in held.items() for it in of.holders],
             passed=[encode_passed(name, it) for name, of in held.items() for it in of.passed],
             warnings=[*view.warnings()],
+            clashes=[*await self._clashes()][:CLASHES_MAX],
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
@@ -194,6 +198,13 @@ class AdminService:
         except (ActorError, Refused):
             return {}  # the rest of the answer matters more
 
+    async def _clashes(self) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(CLASHES_S):
+                return await self._proxies.meta_table.clashes()
+        except (Refused, TimeoutError):
+            return ()  # as above
+
     async def _offsets_here(self) -> Mapping[PChannelName, ChannelOffsets]:
         status = await self._proxies.directory.ask(CollectStatus())
         served = () if isinstance(status, Refusal) else status.channels
@@ -224,6 +235,9 @@ class NodeAdminService(AdminService):
 
     async def _held_back(self) -> Mapping[PChannelName, HeldBack]:
         return {}  # its coordinator knows
+
+    async def _clashes(self) -> Sequence[str]:
+        return ()  # as above
 
     async def _known(self) -> Sequence[PChannelMeta]:
         node, served = self._facts.node_id, await self._offsets()

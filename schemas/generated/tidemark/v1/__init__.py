@@ -2612,6 +2612,14 @@ class HealthResponse(betterproto2.Message):
     What an operator should look at although the server is healthy.
     """
 
+    clashes: "list[str]" = betterproto2.field(
+        19, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Changes by clients of Milvus whose names or ids were taken, so that they had no effect on the
+    definitions. At most 100. Not from a node.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
 
