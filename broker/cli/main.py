@@ -8,6 +8,7 @@ import typer
 
 from broker.cli.commands import (
     actors,
+    allocation,
     append_input,
     backup,
     broadcasts,
@@ -22,6 +23,12 @@ from broker.cli.commands import (
     segments,
     streaming,
     wal,
+)
+from broker.cli.commands.definitions import (
+    alias_commands,
+    database_commands,
+    index_commands,
+    partition_commands,
 )
 from broker.cli.commands.flags import (
     Advertise,
@@ -53,6 +60,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(actors.app, name="actors")
+app.add_typer(alias_commands.app, name="alias")
 app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
 app.add_typer(commits.app, name="commits")
@@ -60,10 +68,14 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor reset`
+app.add_typer(database_commands.app, name="database")
+app.add_typer(index_commands.app, name="index")
+app.add_typer(partition_commands.app, name="partition")
 app.add_typer(profile.app, name="profile")
 app.add_typer(segments.app, name="segments")
 app.add_typer(streaming.app, name="streaming")
 app.add_typer(wal.app, name="wal")
+app.command()(allocation.ids)
 app.command()(append_input.produce)
 app.command()(backup.backup)
 app.command()(backup.restore)

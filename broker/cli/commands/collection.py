@@ -1,4 +1,4 @@
-"""`tidemark collection`: create, list and drop collections."""
+"""`tidemark collection`: create, list, describe and drop collections."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from broker.cli.commands import completions
 from broker.cli.commands.flags import Json, Server
 
-app = typer.Typer(help="Create, list and drop collections.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe and drop collections.", no_args_is_help=True)
 
 Name = Annotated[
     str,
@@ -67,6 +67,26 @@ def list_collections(server: Server = "", json: Json = False) -> None:
     from broker.cli.show.collection_table import show_collections
 
     show_collections(server, as_json=json)
+
+
+@app.command()
+def describe(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name or alias of a collection.", autocompletion=completions.collections
+        ),
+    ],
+    database: Annotated[
+        str, typer.Option(metavar="NAME", help="Database of the collection; default: default.")
+    ] = "",
+    server: Server = "",
+    json: Json = False,
+) -> None:
+    """Show a collection with its vchannels, partitions, aliases and fields."""
+    from broker.cli.show.definition_tables import describe_collection
+
+    describe_collection(server, name, database, as_json=json)
 
 
 @app.command()

@@ -9,8 +9,10 @@ from broker.client.errors import AlreadyExists, BadTarget
 from broker.client.master.change_calls import ChangeCalls, ChangeOptions, Defined, number
 from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
+from broker.model.master.fields import Field, FieldType
 from schemas.arrow.columns import encode_schema
 from schemas.arrow.ipc import BadArrow
+from schemas.generated.milvus.proto import schema as milvus
 from schemas.generated.tidemark import v1
 
 if TYPE_CHECKING:
@@ -39,6 +41,12 @@ class CollectionDescription:
     created_tick: TimeTick
     schema: RowSchema | None
     milvus_schema: bytes
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of its rows with their types in Milvus's terms; empty without a schema."""
+        parsed = milvus.CollectionSchema.parse(self.milvus_schema)
+        return tuple(_field(it) for it in parsed.fields)
 
 
 class CollectionCalls:
@@ -196,3 +204,21 @@ def _description(it: v1.DescribeCollectionResponse) -> CollectionDescription:
         schema=None if rows is None else RowSchema(rows.arrow, tuple(rows.widths)),
         milvus_schema=it.milvus_schema,
     )
+
+
+def _field(it: milvus.FieldSchema) -> Field:
+    return Field(
+        id=it.field_id,
+        name=it.name,
+        type=_type(it.data_type),
+        params=tuple(sorted((pair.key, pair.value) for pair in it.type_params)),
+        nullable=it.nullable,
+        primary=it.is_primary_key,
+        auto_id=it.auto_id,
+        element=_type(it.element_type),
+    )
+
+
+def _type(number: int) -> FieldType:
+    """NONE for a type of a newer server."""
+    return FieldType(number) if number in set(FieldType) else FieldType.NONE

@@ -81,6 +81,11 @@ async def test_a_schema_has_arrows_form_or_that_of_milvus(tmp_path: Path) -> Non
         given = rows(KEY, field("vector", VECTOR, dim="8"))
         taken = await log.master.create_collection("rows", milvus_schema=given)
         assert taken.schema is None
+        assert [(it.name, it.type.name, it.primary, it.dim) for it in taken.fields] == [
+            ("id", "INT64", True, None),
+            ("vector", "FLOAT_VECTOR", False, "8"),
+        ]
+        assert [it.type.name for it in arrow.fields] == ["INT64", "VARCHAR"]
         fields = milvus.CollectionSchema.parse(taken.milvus_schema).fields
         assert [(it.name, it.field_id) for it in fields] == [("id", 100), ("vector", 101)]
         assert await log.master.describe_collection("rows") == taken

@@ -1,0 +1,1 @@
+"""`tidemark partition`, `alias`, `index` and `database`."""

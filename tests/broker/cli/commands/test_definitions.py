@@ -1,0 +1,129 @@
+"""`tidemark collection describe`, `partition`, `alias`, `index`, `database` and `ids`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typer.testing import CliRunner
+
+from broker.cli.main import app
+from broker.client import connect
+from schemas.generated.milvus.proto import common
+from schemas.generated.milvus.proto import schema as milvus
+from tests.local_broker import local_broker
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, BlockingPortal]]:
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(local_broker(tmp_path, pchannels=1)) as started,
+    ):
+        yield started.address, portal
+
+
+def tidemark(server: str, *arguments: str, code: int = 0) -> str:
+    found = CliRunner().invoke(app, [*arguments, "--server", server])
+    assert found.exit_code == code, found
+    return found.stdout + found.stderr
+
+
+async def with_vectors(server: str) -> None:
+    dim = [common.KeyValuePair(key="dim", value="8")]
+    fields = [
+        milvus.FieldSchema(name="id", data_type=milvus.DataType(5), is_primary_key=True),
+        milvus.FieldSchema(name="vector", data_type=milvus.DataType(101), type_params=dim),
+    ]
+    schema = bytes(milvus.CollectionSchema(name="items", fields=fields))
+    async with connect(server) as log:
+        await log.master.create_collection("items", milvus_schema=schema)
+
+
+def test_a_collection_is_described_with_all_that_it_has(
+    server: tuple[str, BlockingPortal],
+) -> None:
+    address, portal = server
+    portal.call(with_vectors, address)
+    assert "partition 2026 of items created (id " in tidemark(
+        address, "partition", "create", "items", "2026"
+    )
+    assert "live stands for items" in tidemark(address, "alias", "create", "items", "live")
+    shown = tidemark(address, "collection", "describe", "live")
+    for part in ("items", "default", "2026 (", "_default (", "live", "vector FLOAT_VECTOR dim=8"):
+        assert part in shown
+    found = json.loads(tidemark(address, "collection", "describe", "items", "--json"))
+    assert (found["collection"], found["aliases"]) == ("items", ["live"])
+    assert sorted(found["partitions"]) == ["2026", "_default"]
+    assert found["fields"] == ["id INT64 primary key", "vector FLOAT_VECTOR dim=8"]
+    text = tidemark(address, "collection", "describe", "unknown", code=1)
+    assert "there is no collection 'unknown'" in text
+
+
+def test_partitions_are_listed_until_they_are_dropped(server: tuple[str, BlockingPortal]) -> None:
+    address, _ = server
+    tidemark(address, "collection", "create", "rows")
+    tidemark(address, "partition", "create", "rows", "p")
+    rows = json.loads(tidemark(address, "partition", "list", "rows", "--json"))
+    assert [it["partition"] for it in rows] == ["_default", "p"]
+    assert all(it["id"] > 0 for it in rows)
+    assert "partition p of rows dropped" in tidemark(address, "partition", "drop", "rows", "p")
+    assert "p " not in tidemark(address, "partition", "list", "rows").splitlines()[-1]
+    text = tidemark(address, "partition", "drop", "rows", "_default", code=1)
+    assert "the default partition cannot be deleted" in text
+
+
+def test_an_alias_is_moved_only_with_alter(server: tuple[str, BlockingPortal]) -> None:
+    address, _ = server
+    for name in ("one", "two"):
+        tidemark(address, "collection", "create", name)
+    tidemark(address, "alias", "create", "one", "live")
+    text = tidemark(address, "alias", "create", "two", "live", code=1)
+    assert "alias of collection 'one' already; alter it" in text
+    tidemark(address, "alias", "create", "two", "live", "--alter")
+    rows = json.loads(tidemark(address, "alias", "list", "--json"))
+    assert rows == [{"alias": "live", "collection": "two"}]
+    assert json.loads(tidemark(address, "alias", "list", "one", "--json")) == []
+    assert "alias live dropped" in tidemark(address, "alias", "drop", "live")
+    assert json.loads(tidemark(address, "alias", "list", "--json")) == []
+
+
+def test_an_index_is_listed_with_its_parameters(server: tuple[str, BlockingPortal]) -> None:
+    address, portal = server
+    portal.call(with_vectors, address)
+    create = ("index", "create", "items", "vector")
+    assert "created (id " in tidemark(address, *create, "-p", "index_type=HNSW", "-p", "M=8")
+    shown = tidemark(address, "index", "list", "items")
+    assert "index_type=HNSW" in shown
+    assert "pending" in shown
+    (row,) = json.loads(tidemark(address, "index", "list", "items", "--json"))
+    assert (row["name"], row["params"]) == ("_default_idx", {"M": "8", "index_type": "HNSW"})
+    for bad in (["-p", "HNSW"], ["-p", "=x"], ["-p", "a=1", "-p", "a=2"]):
+        assert "must be KEY=VALUE" in tidemark(address, *create, *bad, code=2)
+    text = tidemark(address, "index", "create", "items", "id", "-p", "a=1", code=1)
+    assert "an index needs a vector field" in text.replace("\n", " ")
+    tidemark(address, "index", "drop", "items", "vector")
+    assert json.loads(tidemark(address, "index", "list", "items", "--json")) == []
+
+
+def test_databases_are_listed_until_they_are_dropped(server: tuple[str, BlockingPortal]) -> None:
+    address, _ = server
+    assert "database sales created (id " in tidemark(address, "database", "create", "sales")
+    rows = json.loads(tidemark(address, "database", "list", "--json"))
+    assert [it["database"] for it in rows] == ["default", "sales"]
+    text = tidemark(address, "partition", "list", "rows", "--database", "sales", code=1)
+    assert "there is no collection 'rows'" in text
+    assert "database sales dropped" in tidemark(address, "database", "drop", "sales")
+    text = tidemark(address, "database", "drop", "default", code=1)
+    assert "the default database cannot be dropped" in text
+
+
+def test_ids_and_timestamps_are_taken_each_once(server: tuple[str, BlockingPortal]) -> None:
+    address, _ = server
+    first = json.loads(tidemark(address, "ids", "--count", "10", "--json"))
+    second = json.loads(tidemark(address, "ids", "--json"))
+    assert second["id"] >= first["id"] + 10
+    assert second["timestamp"] >= first["timestamp"] + 10
+    assert "10 of each, from these on" in tidemark(address, "ids", "-n", "10")
+    tidemark(address, "ids", "-n", "0", code=2)
