@@ -5,6 +5,7 @@ default action after that: handlers are replaced, and never removed.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -60,8 +61,8 @@ class ProcessSignals:
         elif self._deferred:
             self._stop_kept = True
         else:
-            self._ignore()
-            raise SystemExit(0)
+            # Not SystemExit: the code of classes, which imports run, may wrap it in another.
+            os._exit(0)
 
     def _reloaded(self, _number: int, _frame: FrameType | None) -> None:
         if self._loop is None or self._reload is None:

@@ -140,7 +140,7 @@ class CollectionPlans:
             ddl.schema,
             ddl.table,
         )
-        return change, vchannels if ddl.table is not None else NONE
+        return change, NONE if ddl.table is None or ddl.schema else vchannels
 
     async def _adopt(self, ddl: AdoptCollection) -> tuple[TableChange, Sequence[VChannelName]]:
         found = await self._existing("", ddl.name)
@@ -158,7 +158,7 @@ class CollectionPlans:
             found.schema,
             ddl.table,
         )
-        return change, found.vchannels if ddl.table is not None else NONE
+        return change, told(found, ddl.table)
 
     async def _change(self, ddl: ChangeSchema) -> tuple[TableChange, Sequence[VChannelName]]:
         found = await self._existing(ddl.database, ddl.name)
@@ -171,9 +171,7 @@ class CollectionPlans:
         return change, NONE
 
     async def _announced(self, collection: Collection) -> Sequence[VChannelName]:
-        """The vchannels on which the collection was created: none for one without fields."""
-        known = await self._records.schema(collection.id)
-        return NONE if known is None else collection.vchannels
+        return told(collection, await self._records.schema(collection.id))
 
     async def _existing(self, database: str, name: str) -> Collection:
         found = await self._records.collection(database, name)
@@ -195,6 +193,14 @@ class CollectionPlans:
         uses = {it: stored.get(it, 0) + planned.vchannels(it) for it in self._pchannels}
         placed = place_shards(uses, shards)
         return tuple(vchannel_name(pchannel, id, shard) for shard, pchannel in enumerate(placed))
+
+
+def told(collection: Collection, fields: object | None) -> Sequence[VChannelName]:
+    """The vchannels that get a change: of a collection that was defined in Milvus's form only.
+
+    Others would show it to programs that count or read all messages, and need no segments.
+    """
+    return NONE if fields is None or collection.schema is not None else collection.vchannels
 
 
 def announced(collection: Collection) -> Collection:

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from broker.core.master.index_rules import dropped_indexes, indexed_field, planned_index
 from broker.core.master.table_names import checked_partition, shown
 from broker.core.naming import collection_name_refusal
-from broker.master.ddl.collection_plans import announced, no_collection
+from broker.master.ddl.collection_plans import announced, no_collection, told
 from broker.master.table.table_records import TableRecords
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -74,7 +74,7 @@ class PartPlans:
             raise invalid_argument("the default partition cannot be deleted")
         known = await self._records.partition(found.id, name)
         fields = await self._records.schema(found.id)
-        places = () if fields is None else found.vchannels
+        places = told(found, fields)
         if isinstance(ddl, DropPartition):
             if known is None:
                 raise Refused(

@@ -155,6 +155,20 @@ def test_a_sealed_segment_closes_when_all_nodes_have_passed_its_last_reservation
     assert [it.id for it in core.all()] == [growing]
 
 
+def test_the_end_of_one_of_two_segments_of_a_place_leaves_the_other() -> None:
+    core = reservations()
+    ended, other = opened(core), opened(core, 2)
+    core.keep(replace(_meta(core, ended), state=SegmentMetaState.DROPPED))
+    assert [it.id for it in core.all()] == [other]
+    assert core.room(WANTED) == other
+
+
+def _meta(core: SegmentReservations, id: SegmentId) -> SegmentMeta:
+    found = core.find(id)
+    assert found is not None
+    return found
+
+
 def test_ticks_are_waited_for_while_rows_are_reserved_or_a_segment_is_sealed() -> None:
     core = reservations()
     id = opened(core)

@@ -74,15 +74,17 @@ def test_a_collection_gets_an_id_a_default_partition_and_vchannels_on_different_
     run(scenario)
 
 
-def test_a_plain_collection_goes_to_the_control_channel_one_with_fields_to_its_vchannels() -> None:
+def test_only_a_collection_in_milvuss_form_alone_goes_to_its_vchannels_too() -> None:
     async def scenario(master: SimulatedMaster) -> None:
-        plain = await master.once(CreateCollection("plain", 2))
-        rows = await master.once(CreateCollection("rows", 2, ROWS, FIELDS))
-        assert set(plain.results) == {CONTROL}
-        own = {name for name in rows.results if name != CONTROL}
-        assert own == set((await master.table.describe("", "rows", NONE)).collection.vchannels)
-        dropped = await master.once(DropCollection("rows"))
-        assert set(dropped.results) == {CONTROL, *own}
+        for name, schema, fields in (("plain", None, None), ("rows", ROWS, FIELDS)):
+            create = CreateCollection(name, 2, schema, fields)
+            for change in (create, CreatePartition(name, "p"), DropCollection(name)):
+                assert set((await master.once(change)).results) == {CONTROL}
+        milvus = await master.once(CreateCollection("milvus", 2, None, FIELDS))
+        own = {name for name in milvus.results if name != CONTROL}
+        assert own == set((await master.table.describe("", "milvus", NONE)).collection.vchannels)
+        for change in (CreatePartition("milvus", "p"), DropCollection("milvus")):
+            assert set((await master.once(change)).results) == {CONTROL, *own}
 
     run(scenario)
 
