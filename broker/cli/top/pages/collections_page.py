@@ -27,6 +27,7 @@ from broker.cli.top.section import (
     span_column,
     trend_column,
 )
+from broker.core.naming import is_control_channel
 from broker.model.collection import Collection
 
 NO_COLLECTIONS = (
@@ -85,7 +86,8 @@ def collection_section(look: Look) -> Section:
     flows = flows_by_collection(look.broker, look.rates)
     sums = _sums(look)
     known = {it.name: it for it in look.broker.collections}
-    others = sorted((set(sums) | set(flows)) - set(known))
+    # The control channel carries changes of collections, and is none: page 3 has its pchannel.
+    others = sorted(it for it in {*sums, *flows} - {*known} if not is_control_channel(it))
     rows = [_row(look, name, it, flows, sums[name]) for name, it in sorted(known.items())]
     rows += [_row(look, name, None, flows, sums[name]) for name in others]
     return Section(
