@@ -113,6 +113,9 @@ class Decoder:
         # A transaction belongs to the range that holds its commit; a tick that is not stored has no
         # id of its own.
         if end is not None and not in_txn and consumed.message_id >= end.id and "_np" not in tags:
+            if kind == MessageType.TIME_TICK and tick >= end.tick:
+                # Stored behind the end, it closes what is before: the end too.
+                self._progress.close(end.tick, min(MessageId(consumed.last_confirmed_id), end.id))
             self.done = True
             return
         if kind == MessageType.TIME_TICK:
