@@ -70,6 +70,10 @@ class SysConfig(Actor[SysConfigMessage]):
         self._context = context
         self._read(await self._records.read())
         self._publish()
+        if self._config.settings_revision:
+            # A node of this process has no lease, by which the others say what they have.
+            self._timer_set = True
+            context.after(0.0, ReachNodes())
 
     async def receive(self, batch: Sequence[Envelope[SysConfigMessage]]) -> None:
         """Answer changes last, so that the nodes are asked once for all of them."""
@@ -204,14 +208,16 @@ class SysConfig(Actor[SysConfigMessage]):
     def _behind(self) -> tuple[NodeId, ...]:
         revision = self._config.settings_revision
         known = self._nodes.settings_revisions
-        found = [(it.node_id, known.get(it.node_id)) for it in self._nodes.all()]
-        return tuple([node for node, at in found if at is None or at < revision])
+        found = [(it.node_id, known.get(it.node_id, 0)) for it in self._nodes.all()]
+        # Without stored settings, nothing is missing where none can be taken.
+        return tuple([node for node, at in found if (at or 0) < revision])
 
     def _list(self) -> SettingsFound:
         revisions = {it.key: it.revision for it in self._config.of_settings()}
         views = self._settings.views(self._config.settings(), revisions)
         known = self._nodes.settings_revisions
-        nodes = [(it.node_id, known.get(it.node_id)) for it in self._nodes.all()]
+        # One that said nothing yet was started with none: the node of this process never says it.
+        nodes = [(it.node_id, known.get(it.node_id, 0)) for it in self._nodes.all()]
         return SettingsFound(self._config.settings_revision, views, nodes)
 
     def _found(self, entries: Sequence[ConfigEntry]) -> Found:
