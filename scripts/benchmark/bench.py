@@ -41,9 +41,9 @@ from benchmark.results.questions import QUESTIONS
 from benchmark.results.saved import loaded_with_about, told_of
 from benchmark.servers import running
 from benchmark.subjects import Amount, Subject, everything
+from broker.version import version_text
 
 PACKAGES = (
-    "tidemark",
     "uvloop",
     "grpclib",
     "pyarrow",
@@ -86,6 +86,7 @@ def _measured(options: argparse.Namespace, console: Console) -> Run:
     """Run all rounds, print the results and write them."""
     amount = Amount(options.rounds, options.messages, options.seconds, IDLE_SECONDS)
     amount = QUICK if options.quick else amount
+    console.print(f"measuring tidemark {version_text()}", style="dim", highlight=False)
     options.out.mkdir(parents=True, exist_ok=True)
     os.chdir(options.out)  # what a server drops into its working folder belongs there
     with (
@@ -204,7 +205,7 @@ def _about(amount: Amount, missing: Mapping[str, str]) -> dict[str, Any]:
             "system": platform.platform(),
             "python": sys.version.split()[0],
         },
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {"tidemark": version_text()} | {name: _version(name) for name in PACKAGES},
         "rounds": amount.rounds,
         "messages": amount.messages,
         "seconds_at_a_rate": amount.seconds,

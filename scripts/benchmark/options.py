@@ -35,10 +35,13 @@ def parsed(arguments: Sequence[str], about: str) -> argparse.Namespace:
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out must name a folder; {options.out} is a file")
     choices = options.quick or options.more or options.only
-    if len(options.compare) == 2 and choices:
+    measures = choices or options.compiled
+    if len(options.compare) == 2 and measures:
         parser.error("--compare OLD.json NEW.json measures nothing: leave the other options out")
     if options.reopen is not None and (choices or options.compare):
-        parser.error("--reopen is a measurement of its own: it takes --rounds and --out alone")
+        parser.error(
+            "--reopen is a measurement of its own: it takes --rounds, --compiled and --out alone"
+        )
     return options
 
 
@@ -92,6 +95,11 @@ def _parser(about: str) -> argparse.ArgumentParser:
         "--with", dest="more", action="append", default=[], choices=MORE,
         help="measure this baseline, too. kafka: its jars (44 MB) are fetched from Maven Central;"
         " rabbitmq: Debian's rabbitmq-server must be installed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compiled", action="store_true",
+        help="measure the wheel whose scanners are compiled, in an environment of its own; needs a"
+        " C compiler",
     )  # fmt: skip
     parser.add_argument(
         "--compare", type=_absolute, nargs="+", default=[], metavar="JSON",

@@ -13,7 +13,13 @@ from pages.declared import (
     spark_sink_options,
 )
 from pages.metrics import metrics
-from pages.speed import speed, speed_goals, speed_runs
+from pages.speed import (
+    speed,
+    speed_goals,
+    speed_goals_compiled,
+    speed_runs,
+    speed_runs_compiled,
+)
 from pages.states import state_tables
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
@@ -27,6 +33,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "spark-sink-options": spark_sink_options,
     "speed": speed,
     "speed-goals": speed_goals,
+    "speed-goals-compiled": speed_goals_compiled,
     "speed-runs": speed_runs,
+    "speed-runs-compiled": speed_runs_compiled,
     "state-tables": state_tables,
 }

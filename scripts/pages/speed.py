@@ -74,6 +74,16 @@ def speed_goals(folder: Path = RECORDED) -> str:
     return table(heads, [_goal(goal, runs) for goal in GOALS])
 
 
+def speed_runs_compiled() -> str:
+    """The same of the runs of the wheel with compiled scanners."""
+    return speed_runs(RECORDED / "compiled")
+
+
+def speed_goals_compiled() -> str:
+    """The same of the runs of the wheel with compiled scanners."""
+    return speed_goals(RECORDED / "compiled")
+
+
 def speed(folder: Path = RECORDED) -> str:
     """A table for each question."""
     runs = runs_of(folder)

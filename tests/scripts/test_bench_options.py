@@ -23,6 +23,7 @@ BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
         (["--seconds", "nan"], "--seconds must be above 0 and at most 60, not nan"),
         (["--with", "pulsar"], "invalid choice: 'pulsar'"),
         (["--compare", "a", "b", "c"], "--compare takes one or two files, not 3"),
+        (["--compare", "a", "b", "--compiled"], "--compare OLD.json NEW.json measures nothing"),
         (["--compare", "a", "b", "--quick"], "--compare OLD.json NEW.json measures nothing"),
         (["--reopen", "1Gb"], "'1Gb' is not a size such as 64MiB or 1GiB"),
         (["--reopen", "0"], "'0' is not a size such as 64MiB or 1GiB"),
