@@ -41,10 +41,16 @@ def killed(process: Process) -> None:
 
 @contextmanager
 def served_broker(
-    data: Path, *options: str, stop: Callable[[Process], None] = terminated
+    data: Path,
+    *options: str,
+    role: str = "serve",
+    stop: Callable[[Process], None] = terminated,
 ) -> Iterator[ServedBroker]:
-    """A broker on a free port while the block runs. Raises SystemExit when it does not start."""
-    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(data)]
+    """A broker on a free port while the block runs. Raises SystemExit when it does not start.
+
+    `role`: the command that starts it, `serve` or `coordinator`.
+    """
+    command = [sys.executable, "-m", "broker", role, "--data-dir", str(data)]
     process = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", *options], stdout=subprocess.PIPE, text=True
     )

@@ -29,6 +29,7 @@ from benchmark.results.figures import (
     P99,
     RATE,
     RESIDENT,
+    START,
     TICK,
     WAKES,
     BadResults,
@@ -62,7 +63,7 @@ Run = tuple[list[Series], Mapping[str, Any]]
 """What was measured, and when, on what and how much."""
 TOLD = {
     P50: "p50 %.2f ms", P99: "p99 %.2f ms", IDLE: "CPU %.2f %%", WAKES: "%.0f wake-ups/s",
-    TICK: "%.1f µs a tick", RESIDENT: "%.0f MB",
+    TICK: "%.1f µs a tick", RESIDENT: "%.0f MB", START: "%.2f s",
 }  # fmt: skip
 
 

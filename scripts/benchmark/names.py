@@ -22,6 +22,30 @@ TIDEMARK_RESIDENT, TIDEMARK_LATER = "Tidemark", "Tidemark, 20 s later"
 UNANNOUNCED = "Tidemark append_batch, no collection"
 ANNOUNCED = "Tidemark append_batch, announced collection"
 
+COLLECTIONS = 10, 10_000
+"""How many there are when the master is asked for one of them."""
+MASTER_CREATE = "Tidemark CreateCollection, 4 shards"
+MASTER_BROADCAST = "Tidemark broadcast to the same channels"
+MASTER_NAME, MASTER_NAMES = "Tidemark DDL, one collection", "Tidemark DDL, 64 collections"
+MASTER_EMPTY = "Tidemark health check, 64 in flight"
+MASTER_TIMESTAMP = "Tidemark AllocTimestamp, 64 in flight"
+MASTER_ID = "Tidemark AllocID, 64 in flight"
+
+
+def master_start(count: int) -> str:
+    """The start of a coordinator with so many collections."""
+    return f"Tidemark coordinator starts, {count:,} collections"
+
+
+def master_has(count: int) -> str:
+    """Look-ups among so many collections."""
+    return f"Tidemark HasCollection, {count:,} collections"
+
+
+def master_describe(count: int) -> str:
+    """Descriptions of one of so many collections."""
+    return f"Tidemark DescribeCollection, {count:,} collections"
+
 
 def plain_batches(size: int) -> str:
     """Native batches of that size, without transactions."""

@@ -27,6 +27,10 @@ from benchmark.measures.command_line import CommandLine
 from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
 from benchmark.measures.latency import Latency
+from benchmark.measures.master.allocations import Allocations
+from benchmark.measures.master.changes import Changes
+from benchmark.measures.master.look_ups import LookUps
+from benchmark.measures.master.together import Together
 from benchmark.measures.memory import Memory
 from benchmark.measures.milvus_protocol import MilvusProtocol
 from benchmark.measures.properties import Properties
@@ -34,16 +38,22 @@ from benchmark.measures.transactions import Transactions
 from benchmark.processes import Server
 from benchmark.results.figures import Round, Series
 from benchmark.results.questions import (
+    ALLOCATIONS,
     ANNOUNCED,
     AS_IT_COMES,
     CATCHING_UP,
+    CHANGES,
+    CREATION,
+    DESCRIBE,
     FRAMES,
+    HAS,
     IDLE_READER,
     IDLE_SERVER,
     MEMORY,
     ONE_BY_ONE,
     PACED,
     PROPERTIES,
+    STARTS,
     many_channels,
     txns_of,
 )
@@ -128,6 +138,8 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     yield from _idle(folder, servers, amount)
     later = partial(memory.later, ours.name)
     yield Subject(Series(names.TIDEMARK_LATER, MEMORY), later)
+    # Last, on brokers of their own: the subjects above are measured as if these were not there.
+    yield from _master(folder)
 
 
 def _disk(folder: Path, amount: Amount) -> Iterator[Subject]:
@@ -308,6 +320,27 @@ def _idle(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
         yield Subject(series, partial(idle.baseline, it.name))
     for name, protocol in ((names.IDLE_BATCHES, "batches"), (names.IDLE_CONSUME, "Consume")):
         yield Subject(Series(name, IDLE_READER), partial(idle.reader, protocol))
+
+
+def _master(folder: Path) -> Iterator[Subject]:
+    few, many = names.COLLECTIONS
+    look_ups = Together(LookUps(folder).measure)
+    for kind, named in (
+        (STARTS, names.master_start),
+        (HAS, names.master_has),
+        (DESCRIBE, names.master_describe),
+    ):
+        for name in (named(few), named(many)):
+            yield Subject(Series(name, kind), partial(look_ups.take, name))
+    changes = Together(Changes(folder).measure)
+    for name in (names.MASTER_BROADCAST, names.MASTER_CREATE):
+        yield Subject(Series(name, CREATION), partial(changes.take, name))
+    for name in (names.MASTER_NAME, names.MASTER_NAMES):
+        yield Subject(Series(name, CHANGES, unit="changes/s"), partial(changes.take, name))
+    allocations = Together(Allocations(folder).measure)
+    for name in (names.MASTER_EMPTY, names.MASTER_TIMESTAMP, names.MASTER_ID):
+        series = Series(name, ALLOCATIONS, unit="calls/s")
+        yield Subject(series, partial(allocations.take, name))
 
 
 def _looped(work: Callable[[], Awaitable[Values]]) -> Callable[[], Values]:

@@ -23,6 +23,7 @@ from benchmark.results.figures import (
     P99,
     RATE,
     RESIDENT,
+    START,
     TICK,
     WAKES,
     Series,
@@ -44,7 +45,7 @@ ROUNDS_MIN = 2
 BETTER, WORSE, SAME, TOO_FEW = "better", "worse", "same", "?"
 FIGURES = {
     RATE: "rate/s", P50: "p50 ms", P99: "p99 ms", CPU: "CPU µs", IDLE: "CPU %",
-    TICK: "tick µs", RESIDENT: "MB", WAKES: "wakes/s",
+    TICK: "tick µs", RESIDENT: "MB", WAKES: "wakes/s", START: "start s",
 }  # fmt: skip
 
 

@@ -21,6 +21,8 @@ IDLE, TICK = "cpu_percent", "tick_us"
 RESIDENT = "resident_mb"
 WAKES = "wakes"
 """How often a second the threads of an idle server begin to wait."""
+START = "start_s"
+"""From the start of a process to its first answer."""
 QUANTILES = {P50: 0.5, P99: 0.99, "p999_ms": 0.999}
 MESSAGES = "messages"
 _CPU_S, _PEAK = "server_cpu_s", "server_peak_bytes"

@@ -1,11 +1,22 @@
-"""The goals of one message's cost, and whether a run meets them."""
+"""The goals of one message's cost and of the master, and whether a run meets them."""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmark import names
-from benchmark.results.figures import CPU, IDLE, P50, RATE, RESIDENT, TICK, Series, find, ratios
+from benchmark.results.figures import (
+    CPU,
+    IDLE,
+    P50,
+    RATE,
+    RESIDENT,
+    START,
+    TICK,
+    Series,
+    find,
+    ratios,
+)
 from benchmark.results.questions import CACHE_BYTES
 
 MEMORY_BESIDE_CACHE_MB = 100
@@ -54,6 +65,38 @@ def _txn_goals() -> list[Goal]:
     ]  # fmt: skip
 
 
+def _master_goals() -> list[Goal]:
+    few, many = names.COLLECTIONS
+    return [
+        Goal(
+            f"coordinator's start, {many:,} collections", 2, names.master_start(many), START,
+            unit="s",
+        ),
+        *[
+            Goal(f"{method}, p50, {many:,} collections ÷ {few}", 1.2, named(many), P50, named(few))
+            for method, named in (
+                ("HasCollection", names.master_has),
+                ("DescribeCollection", names.master_describe),
+            )
+        ],
+        Goal(
+            "CreateCollection ÷ broadcast, p50", 1.3, names.MASTER_CREATE, P50,
+            names.MASTER_BROADCAST,
+        ),
+        Goal(
+            "DDL of 64 collections ÷ of one", 5, names.MASTER_NAMES, RATE, names.MASTER_NAME,
+            at_least=True,
+        ),
+        *[
+            Goal(f"{method} ÷ health check", 0.8, name, RATE, names.MASTER_EMPTY, at_least=True)
+            for method, name in (
+                ("AllocTimestamp", names.MASTER_TIMESTAMP),
+                ("AllocID", names.MASTER_ID),
+            )
+        ],
+    ]  # fmt: skip
+
+
 GOALS = (
     Goal("one awaited append, p50 ÷ Redis always", 1.3, names.ONE, P50, names.REDIS_ONE),
     Goal("one awaited append, server CPU", 350, names.ONE, CPU, unit="µs"),
@@ -95,4 +138,5 @@ GOALS = (
         CACHE_BYTES / 1e6 + MEMORY_BESIDE_CACHE_MB,
         names.TIDEMARK_LATER, RESIDENT, unit="MB",
     ),
+    *_master_goals(),
 )  # fmt: skip

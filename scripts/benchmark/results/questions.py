@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from benchmark import names
 from benchmark.measures.channels import PCHANNELS
-from benchmark.results.figures import IDLE, P50, RATE, RESIDENT, TICK, Series, find
+from benchmark.results.figures import IDLE, P50, RATE, RESIDENT, START, TICK, Series, find
 from broker.config import Settings
 
 ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
 FRAMES, PROPERTIES, ANNOUNCED = "frames", "properties", "announced"
+HAS, DESCRIBE, STARTS = "master HasCollection", "master DescribeCollection", "master start"
+CREATION, CHANGES, ALLOCATIONS = "master creation", "master changes", "master allocations"
 IDLE_SERVER, IDLE_READER, MEMORY = "idle", "idle reader", "memory"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
 CACHE_BYTES = Settings().tail_total_bytes_max
@@ -94,6 +96,24 @@ QUESTIONS = (
         f"Resident after a round, cache {CACHE_BYTES / 1e6:,.0f} MB",
         MEMORY, RESIDENT, "MB", names.REDIS_RESIDENT,
     ),
+    Question(
+        "A coordinator, from the start of its process to its first answer",
+        STARTS, START, "s", names.master_start(names.COLLECTIONS[0]),
+    ),
+    Question(
+        "HasCollection, one at a time",
+        HAS, P50, "ms", names.master_has(names.COLLECTIONS[0]),
+    ),
+    Question(
+        "DescribeCollection, one at a time",
+        DESCRIBE, P50, "ms", names.master_describe(names.COLLECTIONS[0]),
+    ),
+    Question("Creating a collection", CREATION, P50, "ms", names.MASTER_BROADCAST),
+    Question(
+        "Partitions created and dropped by 64 callers",
+        CHANGES, RATE, "changes/s", names.MASTER_NAME,
+    ),
+    Question("Timestamps and ids, one a call", ALLOCATIONS, RATE, "calls/s", names.MASTER_EMPTY),
 )  # fmt: skip
 
 

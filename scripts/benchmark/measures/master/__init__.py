@@ -1,0 +1,1 @@
+"""What the master answers: look-ups, changes of definitions, timestamps and ids."""
