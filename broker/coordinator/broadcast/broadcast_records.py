@@ -22,7 +22,7 @@ from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
-from broker.ports.meta import MetaEntry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 from broker.ports.meta_writes import (
     SPLIT_BYTES,
     SPLIT_KEYS,
@@ -90,6 +90,10 @@ def fitting_groups(tasks: Sequence[BroadcastState]) -> Iterator[Sequence[Broadca
         yield tasks[start:]
 
 
+class RecordUnknown(Exception):
+    """Broadcasts may be recorded or not: only a Broadcaster that reads all records can go on."""
+
+
 class BroadcastRecords:
     """The records of one store. A call that raises MetaError has changed nothing."""
 
@@ -124,7 +128,12 @@ class BroadcastRecords:
         return None if entry is None else await self._recorded(key, entry)
 
     async def create(self, tasks: Sequence[BroadcastState]) -> Sequence[RecordedBroadcast]:
-        """Create the records of one of `fitting_groups`, all or none. Conflict when one exists."""
+        """Create the records of one of `fitting_groups`, all or none. Conflict when one exists.
+
+        A failed write may have taken effect all the same, when a disk or a store lost its answer.
+        So it is read back: raises MetaError when nothing was recorded, RecordUnknown when that
+        cannot be told.
+        """
         for task in tasks:
             await self._write_body(task)
         counts = [_parts_of(task) for task in tasks]
@@ -132,11 +141,28 @@ class BroadcastRecords:
             task_key(task.name): encode_task(task, count)
             for task, count in zip(tasks, counts, strict=True)
         }
-        revision = await self._store.write(puts, expect=dict.fromkeys(puts, 0))
+        try:
+            revision = await self._store.write(puts, expect=dict.fromkeys(puts, 0))
+        except Conflict:
+            raise
+        except MetaError as error:
+            revision = await self._written_after_all(puts, error)
         return [
             RecordedBroadcast(task, revision, count)
             for task, count in zip(tasks, counts, strict=True)
         ]
+
+    async def _written_after_all(self, puts: Mapping[str, bytes], error: MetaError) -> int:
+        """The revision of a write that failed and took effect; raises its error if it did not."""
+        key, value = next(iter(puts.items()))
+        try:
+            found = await self._store.get(key)
+        except MetaError as unread:
+            raise RecordUnknown(f"{error}; reading it back: {unread}") from unread
+        # All were written at once, and nobody else writes below these ids.
+        if found is None or found.value != value:
+            raise error
+        return found.revision
 
     async def save(self, before: RecordedBroadcast, task: BroadcastState) -> RecordedBroadcast:
         """Replace exactly `before`; Conflict when another incarnation has changed the record."""

@@ -1,7 +1,7 @@
 """A broadcaster over a store and logs that fail, or have it killed, at a step that a test names."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -26,7 +26,7 @@ from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, CUT_LOCK
 from broker.core.cluster.broadcast_state import BroadcastPhase, BroadcastState
-from broker.core.naming import pchannel_of
+from broker.core.naming import is_control_channel, pchannel_of
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.broadcast import Broadcast, BroadcastCopy, Broadcasted, ResourceKey
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -38,6 +38,8 @@ from broker.ports.meta_writes import all_entries
 ROOT = "/root/broadcaster"
 LOCKS = f"{ROOT}/locks"
 TASKS = f"{ROOT}/tasks"
+PROCESS = "the process"
+"""No path: all actors at once, with all that they were about to do."""
 V = tuple(VChannelName(f"by-dev-dml_{number}_1v0") for number in range(3))
 CALLED_TYPE = 5
 ANSWER_S = 100.0
@@ -49,33 +51,51 @@ Record = tuple[VChannelName, BroadcastId, Appended]
 class Faults:
     """Counts the steps of all fakes; at each number in `at` it kills `path`, or fails the step.
 
-    Nothing is counted before `system` is set.
+    `path` "": the step fails; PROCESS: nothing that this process does has an effect any more, and
+    `end` is called. `lost`: a write may fail after it took effect, which the port excludes.
+    `counted`: only steps whose name begins so are counted, and none before `system` is set.
+    `kinds`: what has been struck.
     """
 
     at: frozenset[int] = frozenset()
     after: bool = False
     path: str = ""
+    lost: bool = False
+    counted: str = ""
     steps: int = 0
     struck: int = 0
-    last: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     system: System | None = None
+    end: Callable[[], object] | None = None
+    gone: bool = False
 
-    async def before(self) -> None:
-        if self.system is None:
-            return
+    async def before(self, name: str = "") -> int:
+        """A step begins; its number, which `done` takes."""
+        if self.gone:
+            raise MetaError("the process is gone")
+        if self.system is None or not name.startswith(self.counted):
+            return 0
         self.steps += 1
-        if self.steps in self.at and not self.after:
-            await self._strike()
+        number = self.steps
+        if number in self.at and not self.after:
+            await self._strike(name)
+        return number
 
-    async def done(self) -> None:
-        if self.after and self.steps in self.at and self.last != self.steps:
-            self.last = self.steps
-            await self._strike()
+    async def done(self, number: int, name: str = "") -> None:
+        """The step took effect, and nobody knows yet."""
+        if self.after and number in self.at:
+            await self._strike(name)
 
-    async def _strike(self) -> None:
+    async def _strike(self, name: str) -> None:
         self.struck += 1
+        self.kinds[name] += 1
         if not self.path:
             raise MetaError("the disk is full")
+        if self.path == PROCESS:
+            assert self.end is not None
+            self.gone = True
+            self.end()
+            raise MetaError("the process is gone")
         assert self.system is not None
         try:
             self.system.kill(self._victim(self.system))
@@ -98,13 +118,13 @@ class FaultyStore(MemoryMetaStore):
         self.faults = faults
 
     async def get(self, key: str) -> MetaEntry | None:
-        await self.faults.before()
+        await self.faults.before("get")
         return await super().get(key)
 
     async def list(
         self, prefix: str, *, limit: int, after: str = ""
     ) -> Sequence[tuple[str, MetaEntry]]:
-        await self.faults.before()
+        await self.faults.before("list")
         return await super().list(prefix, limit=limit, after=after)
 
     async def write(
@@ -114,12 +134,13 @@ class FaultyStore(MemoryMetaStore):
         deletes: Sequence[str] = (),
         expect: Mapping[str, int] | None = None,
     ) -> int:
-        await self.faults.before()
+        name = f"write {next(iter((*puts, *deletes)), '').partition('/')[0]}"
+        number = await self.faults.before(name)
         await anyio.sleep(0.001)
         revision = await super().write(puts, deletes=deletes, expect=expect)
         # The port promises that a call which raises MetaError has changed nothing.
-        if self.faults.path:
-            await self.faults.done()
+        if self.faults.path or self.faults.lost:
+            await self.faults.done(number, name)
         return revision
 
 
@@ -144,21 +165,30 @@ class Logs:
         return {it: TimeTick(self.processed_up_to.get(it, 0)) for it in pchannels}
 
     async def _one(self, copy: BroadcastCopy) -> Appended | Refusal:
+        name = "append control" if is_control_channel(copy.vchannel) else "append"
         try:
-            await self.faults.before()
+            number = await self.faults.before(name)
         except MetaError as error:
             return Refusal(StreamingCode.UNKNOWN, str(error))
         await anyio.sleep(self._random.uniform(0.0, 0.01))
         if self.refusals[copy.vchannel]:
             return self.refusals[copy.vchannel].pop(0)
-        self._tick += 1
-        records = self.records[pchannel_of(copy.vchannel)]
-        landed = Appended(MessageId(len(records) + 1), TimeTick(self._tick), MessageId(1))
-        records.append((copy.vchannel, copy.broadcast_id, landed))
+        landed = await self._land(copy)
         try:
-            await self.faults.done()
+            await self.faults.done(number, name)
         except MetaError as error:
             return Refusal(StreamingCode.UNKNOWN, str(error))
+        return landed
+
+    async def _land(self, copy: BroadcastCopy) -> Appended | Refusal:
+        """Append at the next tick."""
+        self._tick += 1
+        return self._record(copy, TimeTick(self._tick))
+
+    def _record(self, copy: BroadcastCopy, tick: TimeTick) -> Appended:
+        records = self.records[pchannel_of(copy.vchannel)]
+        landed = Appended(MessageId(len(records) + 1), tick, MessageId(1))
+        records.append((copy.vchannel, copy.broadcast_id, landed))
         return landed
 
     def on(self, vchannel: VChannelName) -> list[BroadcastId]:

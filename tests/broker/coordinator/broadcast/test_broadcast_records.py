@@ -13,6 +13,7 @@ from broker.coordinator.broadcast.broadcast_records import (
     BODY_PREFIX,
     INCARNATION_KEY,
     BroadcastRecords,
+    RecordUnknown,
     decode_task,
     encode_task,
     fitting_groups,
@@ -243,6 +244,33 @@ def test_forgetting_thousands_takes_writes_that_fit_and_may_fail_between_any_two
         assert not remembered
 
     anyio.run(main)
+
+
+def test_a_record_whose_answer_was_lost_is_read_back() -> None:
+    async def main() -> None:
+        answers = iter(("after", "before", "after"))
+        store = Flaky(MemoryMetaStore(), lambda: next(answers))
+        records = BroadcastRecords(store)
+        made = await records.create([unfinished(1)])
+        assert made == await records.load(), "it took effect"
+        with pytest.raises(MetaError, match="the store is away"):
+            await records.create([unfinished(2)])
+        assert await records.load() == made, "it did not"
+        away = BroadcastRecords(SilentStore(store))
+        with pytest.raises(RecordUnknown, match="the answer is lost; reading it back: away"):
+            await away.create([unfinished(3)])
+
+    anyio.run(main)
+
+
+class SilentStore(Flaky):
+    """Answers no read."""
+
+    def __init__(self, store: Flaky) -> None:
+        super().__init__(store)
+
+    async def get(self, key: str) -> MetaEntry | None:
+        raise MetaError(f"away: {key}")
 
 
 def test_a_record_is_made_once_and_replaced_only_as_it_was_read() -> None:

@@ -75,10 +75,10 @@ class Logs:
 
     async def _hear(self, command: TxnCommand, txn: StagedTxn) -> Appended | Refusal:
         try:
-            await self.faults.before()
+            number = await self.faults.before()
             await anyio.sleep(0.001)
             answer = self._answer(command, txn)
-            await self.faults.done()
+            await self.faults.done(number)
         except MetaError as error:
             return Refusal(StreamingCode.UNKNOWN, str(error))
         return answer
