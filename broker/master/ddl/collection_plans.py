@@ -91,11 +91,15 @@ class CollectionPlans:
             raise invalid_argument("the default database cannot be dropped")
         if known is None:
             raise no_database(name)
-        if await self._records.has_collections(name):
-            raise invalid_argument(
-                f"database {shown(name)} has collections; drop them before the database"
-            )
+        await self.check_empty(name)
         return RemoveDatabase(name, known)
+
+    async def check_empty(self, database: str) -> None:
+        """Refused for a database that has collections. MetaError."""
+        if await self._records.has_collections(database):
+            raise invalid_argument(
+                f"database {shown(database)} has collections; drop them before the database"
+            )
 
     async def taken_by(self, change: AddCollection) -> Refused | None:
         """Why a collection with a given name and id cannot be created; None if it can."""

@@ -33,6 +33,7 @@ from broker.model.master.table_change import (
     AddPartition,
     PointAlias,
     PutIndex,
+    RemoveDatabase,
     TableChange,
 )
 from broker.ports.headers import BadHeader
@@ -129,12 +130,16 @@ class DdlPlanner:
                 assert_never(request.ddl)
 
     async def _check_given(self, change: TableChange) -> None:
-        """Refuse a creation by a client of Milvus whose name or id is taken."""
-        if not isinstance(change, AddCollection):
-            return
-        taken = await self._collections.taken_by(change)
-        if taken is not None:
-            raise taken
+        """Refuse a creation whose name or id is taken, and the drop of a database in use."""
+        match change:
+            case AddCollection():
+                taken = await self._collections.taken_by(change)
+                if taken is not None:
+                    raise taken
+            case RemoveDatabase(name):
+                await self._collections.check_empty(name)
+            case _:
+                pass
 
     def _broadcast(
         self, request: PlannedRequest, change: TableChange, vchannels: Sequence[VChannelName]
