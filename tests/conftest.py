@@ -51,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ddl-histories", type=int, default=50, help="how many histories of changes are played"
     )
     parser.addoption(
+        "--definitions", type=int, default=40, help="how many changes the test of kills makes"
+    )
+    parser.addoption(
         "--schemas",
         choices=("pure", "compiled"),
         default="pure",

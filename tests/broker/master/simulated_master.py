@@ -1,8 +1,10 @@
 """The master's changes over a store and logs that fail, or have it killed, at a numbered step."""
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
 
 import anyio
 
@@ -12,16 +14,19 @@ from actors import (
     ActorError,
     ChildSpec,
     MailboxSpec,
+    Ref,
     SupervisorSpec,
     System,
 )
 from actors.testing import VirtualClock
 from broker.codec.stored_ddl import StoredDdl
-from broker.coordinator.broadcast.messages import PlanBroadcast
+from broker.coordinator.broadcast.messages import PlanBroadcast, StartBroadcast
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, CUT_LOCK
+from broker.coordinator.time.oracle import Oracle, OracleTicks
+from broker.coordinator.time.tick_window import TickWindow
 from broker.core.master.ddl_answer import DdlAnswer, read_answer
 from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import control_channel, pchannel_names, pchannel_of
@@ -33,30 +38,54 @@ from broker.master.table.stored_table import StoredTable
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.broadcast import Broadcast, BroadcastCopy, Broadcasted
 from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import BroadcastId, TimeTick
-from broker.model.master.ddl import Ddl, PlannedRequest
-from broker.model.master.table_change import TableChange
+from broker.model.ids import BroadcastId, TimeTick, VChannelName
+from broker.model.master.ddl import Ddl, GivenBroadcast, PlannedRequest
+from broker.model.master.table_change import AddCollection, TableChange
 from broker.model.message import Appended
-from tests.broker.coordinator.broadcast.broadcasting import LOCKS, Faults, FaultyStore, Logs
+from broker.ports.callbacks import Callback
+from broker.ports.ticks import TickSource
+from tests.broker.coordinator.broadcast.broadcasting import (
+    LOCKS,
+    PROCESS,
+    Faults,
+    FaultyStore,
+    Logs,
+)
 
 PCHANNELS = pchannel_names("by-dev", 4)
 CONTROL = control_channel(PCHANNELS[0])
 TABLE = "/root/master/table"
 IDS = "/root/master/ids"
+WINDOW = "/root/time/window"
+ORACLE = "/root/time/oracle"
 MESSAGES = StoredDdl()
 ANSWER_S = 100.0
 
 
 class DdlLogs(Logs):
-    """Remembers what was broadcast, so that a test can fold a channel."""
+    """Remembers what was broadcast, so that a test can fold a channel. Its ticks are the oracle's.
+
+    `ticks` is set by each process.
+    """
 
     def __init__(self, faults: Faults, seed: int = 1) -> None:
         super().__init__(faults, seed)
         self.sent: dict[BroadcastId, Broadcast] = {}
+        self.ticks: TickSource | None = None
+        self._in_turn = anyio.Lock()
 
     async def append(self, copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
         self.sent |= {copy.broadcast_id: copy.broadcast for copy in copies}
         return await super().append(copies)
+
+    async def _land(self, copy: BroadcastCopy) -> Appended | Refusal:
+        assert self.ticks is not None
+        async with self._in_turn:  # ticks of a log grow
+            try:
+                tick = (await self.ticks.reserve(1)).first
+            except Refused as error:
+                return error.refusal
+            return self._record(copy, tick)
 
     def changes(self) -> list[tuple[TableChange, TimeTick]]:
         """The changes on the control channel, each once, with the tick of its first copy."""
@@ -85,16 +114,21 @@ class SimulatedMaster:
         self.keys = 0
 
     @property
-    def table(self) -> StoredTable:
-        """Reads that are no steps."""
+    def records(self) -> MemoryMetaStore:
+        """The same store; using it is no step."""
         plain = MemoryMetaStore()
         plain._entries = self.store._entries
-        return StoredTable(plain)
+        return plain
+
+    @property
+    def table(self) -> StoredTable:
+        """Reads that are no steps."""
+        return StoredTable(self.records)
 
     def process(self) -> System:
         """The actors, to be entered; a new process after the one before has ended."""
 
-        def find(path: str):  # type: ignore[no-untyped-def]
+        def find(path: str) -> Ref[Any]:
             return system.find(path)
 
         def planner() -> DdlPlanner:
@@ -103,7 +137,7 @@ class SimulatedMaster:
 
         broadcast = BroadcastParts(
             self.logs,
-            ddl_callbacks({}, MESSAGES, find, TABLE),
+            self._callbacks(find),
             limits=self.limits,
             planner=planner,
         )
@@ -117,12 +151,52 @@ class SimulatedMaster:
             ),
             restarts_max=1000,
         )
+        time = SupervisorSpec(
+            "time",
+            REST_FOR_ONE,
+            (
+                ChildSpec("window", lambda: TickWindow(self.store), patient=True),
+                ChildSpec("oracle", lambda: Oracle(WINDOW), many, patient=True),
+            ),
+            restarts_max=1000,
+        )
         cut_lock = ChildSpec(CUT_LOCK, lambda: CutLock((BROADCASTS,)), MailboxSpec(bound=1024))
-        children = (master, cut_lock, broadcaster_tree(self.store, broadcast, "/root"))
+        children = (time, master, cut_lock, broadcaster_tree(self.store, broadcast, "/root"))
         spec = SupervisorSpec("root", REST_FOR_ONE, children, restarts_max=1000)
         system = System(spec, clock=VirtualClock(), random=random.Random(self.seed))
         self.system = system
+        self.logs.ticks = OracleTicks(find, ORACLE)
+        self.ids = AskedIds(find, IDS)
         return system
+
+    async def live(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """One process, until the work is done; False: the faults have killed it before that."""
+        faults = self.faults
+        with anyio.CancelScope() as scope:
+            faults.end = scope.cancel
+            process = self.process()
+            if faults.path == PROCESS:
+                faults.system = process  # its start has steps, too
+            async with process as system:
+                faults.system = system
+                await work()
+                faults.system = None
+        faults.system, faults.end, faults.gone = None, None, False
+        return not scope.cancelled_caught
+
+    def _callbacks(self, find: Callable[[str], Ref[Any]]) -> dict[int, Callback]:
+        """The master's; each is a step."""
+
+        def stepped(callback: Callback) -> Callback:
+            async def call(broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+                number = await self.faults.before("callback")
+                await callback(broadcast, outcome)
+                await self.faults.done(number, "callback")
+
+            return call
+
+        found = ddl_callbacks({}, MESSAGES, find, TABLE)
+        return {kind: stepped(callback) for kind, callback in found.items()}
 
     def request(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> PlannedRequest:
         """A request under its own key, or under this one."""
@@ -141,17 +215,37 @@ class SimulatedMaster:
 
     async def change(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> DdlAnswer:
         """As the edge asks: again under the same key when an actor died, or the store failed."""
-        request = self.request(ddl, key, timestamp)
+        return read_answer((await self.asked(self.request(ddl, key, timestamp))).answer)
+
+    async def asked(self, request: PlannedRequest | Broadcast) -> Broadcasted:
+        """As the edge asks; raises the refusals that a retry does not change."""
+        message: PlanBroadcast | StartBroadcast = (
+            PlanBroadcast(request)
+            if isinstance(request, PlannedRequest)
+            else StartBroadcast(request)
+        )
         while True:
             try:
                 assert self.system is not None
-                done: Broadcasted = await self.system.find(LOCKS).ask(
-                    PlanBroadcast(request), deadline_s=ANSWER_S
-                )
-                return read_answer(done.answer)
+                done: Broadcasted = await self.system.find(LOCKS).ask(message, deadline_s=ANSWER_S)
             except ActorError:
                 await anyio.sleep(0.01)
             except Refused as error:
                 if error.refusal.code is not StreamingCode.INNER:
                     raise
                 await anyio.sleep(0.01)
+            else:
+                return done
+
+
+def given_request(
+    change: TableChange, key: str, vchannels: Sequence[VChannelName] = ()
+) -> PlannedRequest:
+    """As the edge asks for a broadcast of a client of Milvus, to these vchannels as well."""
+    encoded = MESSAGES.encode(change)
+    places = (CONTROL, *(change.vchannels if isinstance(change, AddCollection) else vchannels))
+    content = sha256(repr(change).encode()).hexdigest()
+    sent = Broadcast(encoded.type, places, (), encoded.body, encoded.size, key, content)
+    keys = ddl_keys(GivenBroadcast(sent, change))
+    ddl = GivenBroadcast(replace(sent, keys=keys), change)
+    return PlannedRequest(ddl, keys, key, sent.fingerprint)

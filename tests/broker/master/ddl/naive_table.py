@@ -1,13 +1,17 @@
 """The meta table as plain dictionaries: the fold of the changes in their order."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from broker.coordinator.records import COLLECTION_PREFIX, IN_DATABASE_PREFIX, decode_collection
 from broker.master.table.stored_table import StoredTable
-from broker.model.ids import CollectionId
+from broker.master.table.table_records import TableRecords
+from broker.model.collection import Collection, RowSchema
 from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterSchema,
     PointAlias,
     PutIndex,
     RemoveAlias,
@@ -17,17 +21,27 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
+from broker.ports.meta import MetaStore
+from broker.ports.meta_writes import all_entries
 
 
 @dataclass
 class NaiveCollection:
-    """One collection, with all that belongs to it."""
+    """One collection, with all that belongs to it. `version`: of its fields; 0: it has none."""
 
     name: str
     database: str
     vchannels: tuple[str, ...]
-    partitions: dict[str, int]
+    partitions: dict[str, int] = field(default_factory=dict)
     indexes: dict[int, str] = field(default_factory=dict)
+    rows: RowSchema | None = None
+    version: int | None = None
+    announced: bool = True
+
+    @classmethod
+    def of(cls, it: Collection) -> "NaiveCollection":
+        """As a release before this one has recorded it."""
+        return cls(it.name, it.database, it.vchannels, rows=it.schema, announced=it.announced)
 
 
 @dataclass
@@ -37,67 +51,117 @@ class NaiveTable:
     collections: dict[int, NaiveCollection] = field(default_factory=dict)
     aliases: dict[tuple[str, str], int] = field(default_factory=dict)
     databases: dict[str, int] = field(default_factory=dict)
+    clashes: set[tuple[object, ...]] = field(default_factory=set)
 
-    def apply(self, change: TableChange) -> None:  # noqa: C901 - one case for each change
+    def apply_all(self, changes: Iterable[TableChange]) -> None:
+        for change in changes:
+            self._apply(change)
+
+    def _apply(self, change: TableChange) -> None:  # noqa: C901 - one case for each change
+        match change:
+            case AddCollection() | RemoveCollection() | AlterSchema():
+                self._collection(change)
+            case AddPartition() | RemovePartition() | PutIndex() | RemoveIndexes():
+                if change.collection in self.collections:
+                    self._part(self.collections[change.collection], change)
+            case PointAlias(database, alias, id):
+                if id in self.collections and self.aliases.get((database, alias)) != id:
+                    if self._named(database, alias) is None:
+                        self.aliases[database, alias] = id
+                    else:
+                        self.clashes.add(("alias", id, alias))
+            case RemoveAlias(database, alias):
+                self.aliases.pop((database, alias), None)
+            case AddDatabase(name, id):
+                self.databases.setdefault(name, id)
+            case RemoveDatabase(name, id):
+                if self.databases.get(name) == id:
+                    del self.databases[name]
+
+    def _collection(self, change: AddCollection | RemoveCollection | AlterSchema) -> None:
+        known = self.collections.get(change.id)
         match change:
             case AddCollection():
-                assert change.id not in self.collections
-                self.collections[change.id] = NaiveCollection(
-                    change.name, change.database, change.vchannels, dict(change.partitions)
-                )
+                self._add(change, known)
             case RemoveCollection(id):
-                del self.collections[id]
+                self.collections.pop(id, None)
                 self.aliases = {key: it for key, it in self.aliases.items() if it != id}
-            case AddPartition(id, _, __, name, partition):
-                self.collections[id].partitions[name] = partition
-            case RemovePartition(id, _, __, name):
-                del self.collections[id].partitions[name]
-            case PointAlias(database, alias, id):
-                self.aliases[database, alias] = id
-            case RemoveAlias(database, alias):
-                del self.aliases[database, alias]
-            case PutIndex(id, _, __, index, renamed):
+            case AlterSchema(schema=rows, table=table):
+                if known is not None and (known.version is None or known.version < table.version):
+                    known.version = table.version
+                    known.rows = rows or known.rows
+
+    def _add(self, change: AddCollection, known: NaiveCollection | None) -> None:
+        version = None if change.table is None else change.table.version
+        named = self._named(change.database, change.name)
+        if known is not None and named is known:
+            if not known.announced:
+                known.announced = True
+                known.version = known.version if version is None else version
+                known.partitions = dict(change.partitions)
+        elif known is not None or named is not None:
+            self.clashes.add(("collection", change.id, change.name))
+        else:
+            partitions: dict[str, int] = dict(change.partitions)
+            self.collections[change.id] = NaiveCollection(
+                change.name,
+                change.database,
+                change.vchannels,
+                partitions,
+                rows=change.schema,
+                version=version,
+            )
+
+    def _part(
+        self,
+        owner: NaiveCollection,
+        change: AddPartition | RemovePartition | PutIndex | RemoveIndexes,
+    ) -> None:
+        match change:
+            case AddPartition(collection, _, __, name, id):
+                if owner.partitions.setdefault(name, id) != id:
+                    self.clashes.add(("partition", collection, id))
+            case RemovePartition(_, __, ___, name, id):
+                if owner.partitions.get(name) == id:
+                    del owner.partitions[name]
+            case PutIndex(_, __, ___, index, renamed):
                 for each in (index, *(() if renamed is None else (renamed,))):
-                    self.collections[id].indexes[each.id] = each.name
-            case RemoveIndexes(id, _, __, ids):
+                    owner.indexes[each.id] = each.name
+            case RemoveIndexes(_, __, ___, ids):
                 for each_id in ids:
-                    del self.collections[id].indexes[each_id]
-            case AddDatabase(name, id):
-                self.databases[name] = id
-            case RemoveDatabase(name):
-                del self.databases[name]
-            case _:
-                raise AssertionError(change)
+                    owner.indexes.pop(each_id, None)
+
+    def _named(self, database: str, name: str) -> NaiveCollection | None:
+        found = self.collections.values()
+        return next((it for it in found if (it.database, it.name) == (database, name)), None)
 
 
-async def stored(table: StoredTable) -> NaiveTable:
-    """What the records say, in the same form."""
-    found = NaiveTable()
+async def stored(store: MetaStore) -> NaiveTable:
+    """What the records say, in the same form; whatever the table shows agrees with it."""
+    table, records, found = StoredTable(store), TableRecords(store), NaiveTable()
     databases = dict(await table.databases())
     found.databases = {name: id for name, id in databases.items() if name != "default"}
+    for prefix in (COLLECTION_PREFIX, IN_DATABASE_PREFIX):
+        async for key, entry in all_entries(store, prefix):
+            each = decode_collection(key, entry.value)
+            description = await table.describe("", "", each.id)
+            assert description.collection == each
+            assert (await table.describe(each.database, each.name, each.id)) == description
+            partitions = dict(await records.partitions(each.id))
+            assert description.partitions == len(partitions), "the count is that of the partitions"
+            fields = await records.schema(each.id)
+            made = found.collections[each.id] = NaiveCollection.of(each)
+            made.version = None if fields is None else fields.version
+            made.partitions = {name: int(id) for name, id in partitions.items()}
+            made.indexes = {it.id: it.name for it in await records.indexes(each.id)}
+            for alias in description.aliases:
+                found.aliases[each.database, alias] = each.id
     for shown in databases:
         database = "" if shown == "default" else shown
-        for each in await table.page(database, "", 1000):
-            description = await table.describe("", "", CollectionId(each.id))
-            partitions = dict(await table.partitions(database, each.name))
-            assert description.partitions == len(partitions), "the count is that of the partitions"
-            assert description.collection == each
-            known = await table.indexes(database, each.name, "")
-            found.collections[each.id] = NaiveCollection(
-                each.name,
-                database,
-                each.vchannels,
-                {name: int(id) for name, id in partitions.items()},
-                {it.id: it.name for it in known},
-            )
-            for alias in description.aliases:
-                found.aliases[database, alias] = each.id
-        pairs = await table.aliases(database, "")
-        names = {it.id: it for it in await table.page(database, "", 1000)}
         own = {
-            key: names[CollectionId(id)].name
-            for key, id in found.aliases.items()
-            if key[0] == database
+            alias: found.collections[id].name
+            for (at, alias), id in found.aliases.items()
+            if at == database
         }
-        assert {(database, alias): name for alias, name in pairs} == own
+        assert dict(await table.aliases(database, "")) == own
     return found

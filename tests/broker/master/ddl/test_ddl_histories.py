@@ -4,170 +4,150 @@
 """
 
 import random
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import Counter
+from dataclasses import replace
 
 import anyio
 import pytest
 
 from actors.testing import run_seeded
-from broker.codec.milvus_schemas import table_schema
-from broker.coordinator.broadcast.messages import ListBroadcasts
-from broker.core.naming import is_control_channel
-from broker.model.collection import RowSchema
-from broker.model.failure import Refused
-from broker.model.ids import BroadcastId
-from broker.model.master.ddl import (
-    CreateAlias,
-    CreateCollection,
-    CreateDatabase,
-    CreateIndex,
-    CreatePartition,
-    Ddl,
-    DropAlias,
-    DropCollection,
-    DropDatabase,
-    DropIndex,
-    DropPartition,
+from broker.coordinator.catalog.collection_records import CollectionRecords
+from broker.core.naming import vchannel_name
+from broker.model.collection import Collection
+from broker.model.failure import Refused, StreamingCode
+from broker.model.ids import CollectionId
+from broker.model.master.ddl import PlannedRequest
+from tests.broker.coordinator.broadcast.broadcasting import LOCKS, PROCESS, TASKS, Faults
+from tests.broker.master.ddl.history import GIVEN, Asked, Told, judge
+from tests.broker.master.ddl.naive_table import NaiveCollection, NaiveTable
+from tests.broker.master.ddl.random_changes import (
+    OLD,
+    ROWS,
+    some_change,
+    some_clash,
+    some_given_change,
 )
-from broker.model.master.fields import Field, FieldType
-from broker.model.master.table_change import AddCollection, AddPartition
-from tests.broker.coordinator.broadcast.broadcasting import LOCKS, TASKS, Faults
-from tests.broker.master.ddl.naive_table import NaiveTable, stored
-from tests.broker.master.simulated_master import CONTROL, IDS, TABLE, SimulatedMaster
+from tests.broker.master.simulated_master import (
+    IDS,
+    ORACLE,
+    PCHANNELS,
+    TABLE,
+    WINDOW,
+    SimulatedMaster,
+)
 
-FIELDS = table_schema("any", [Field(100, "vector", FieldType.FLOAT_VECTOR, (("dim", "4"),))])
-ROWS = RowSchema(b"arrow", (1,))
-NAMES = ("a", "b", "c")
-VICTIMS = (LOCKS, TASKS, TABLE, IDS, "")
+VICTIMS = (LOCKS, TASKS, TABLE, IDS, WINDOW, ORACLE, PROCESS, PROCESS, "", "")
 CHANGES = 24
 PROCESSES = 3
+STEPS_HIT = (
+    "append",
+    "append control",
+    "callback",
+    "get",
+    "list",
+    "write broadcast",
+    "write collection",
+    "write ids",
+)
+"""What must have been struck in the course of all histories."""
 
 
-def some_change(chance: random.Random) -> Ddl:
-    """Any change of few names, so that they meet; many of them are refused."""
-    name, other = chance.choice(NAMES), chance.choice(NAMES)
-    database, part = chance.choice(("", "", "db")), chance.choice(("p", "q"))
-    rows = chance.random() < 0.7
-    create = CreateCollection(
-        name, chance.randint(1, 3), ROWS if rows else None, FIELDS if rows else None, database
-    )
-    params = (("index_type", chance.choice(("HNSW", "FLAT"))),)
-    changes: list[Ddl] = [
-        create,
-        create,
-        create,
-        DropCollection(name, database),
-        CreatePartition(name, part, database),
-        CreatePartition(name, part, database),
-        DropPartition(name, part, database),
-        CreateIndex(name, "vector", params, chance.choice(("", "i")), database),
-        DropIndex(name, "vector", chance.choice(("", "i")), database),
-        CreateAlias(name, f"{other}_alias", chance.random() < 0.5, database),
-        CreateAlias(name, other, chance.random() < 0.5, database),
-        DropAlias(f"{other}_alias", database),
-        CreateDatabase("db"),
-        DropDatabase("db"),
-    ]
-    return chance.choice(changes)
+class History:
+    """One of them, from the records of an earlier release to the judgement."""
 
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.master = SimulatedMaster(Faults(), seed)
+        self.told = Told()
+        self._asked = 0
 
-async def play(master: SimulatedMaster, chance: random.Random) -> None:
-    """Three processes one after another; in each some actor dies, or the store fails, anywhere."""
-    for _ in range(PROCESSES):
-        faults = master.faults
-        faults.at = frozenset(chance.sample(range(1, 160), 6))
+    async def play(self) -> None:
+        before = await self._earlier_release()
+        for _ in range(PROCESSES):
+            self._choose_faults()
+            await self.master.live(self._changes)
+        self.master.faults.at = frozenset()
+        await judge(self.master, self.told, before)
+
+    async def _earlier_release(self) -> NaiveTable:
+        """Collections that are not announced, one with a schema."""
+        records, table = CollectionRecords(self.master.records), NaiveTable()
+        for at, name in enumerate(OLD):
+            id = CollectionId(100 + at)
+            vchannels = (vchannel_name(PCHANNELS[at], id, 0),)
+            old = Collection(name, id, vchannels, 1, ROWS[0] if at else None)
+            await records.create(old, await records.next_id(), await records.loads())
+            table.collections[id] = NaiveCollection.of(old)
+        return table
+
+    def _choose_faults(self) -> None:
+        """In each process some actor dies, the process does, or the store fails; anywhere."""
+        faults, chance = self.master.faults, self._chance
+        faults.at = frozenset(chance.sample(range(1, 120), 6))
         faults.after, faults.path = chance.random() < 0.5, chance.choice(VICTIMS)
-        faults.steps, faults.last = 0, 0
-        async with master.process() as system:
-            faults.system = system
-            async with anyio.create_task_group() as group:
-                for _ in range(CHANGES // PROCESSES):
-                    group.start_soon(attempt, master, some_change(chance), chance.random())
-            faults.system = None
-            # Sometimes the process ends with work left: callers leave, tasks stay.
-            if chance.random() < 0.5:
-                ended = some_change(chance)
-                with anyio.move_on_after(chance.uniform(0.0, 0.02)), suppress(Refused):
-                    await master.change(ended)
+        faults.lost, faults.steps = chance.random() < 0.5, 0
+
+    async def _changes(self) -> None:
+        chance, told = self._chance, self.told
+        left = list(told.open.values())
+        async with anyio.create_task_group() as group:
+            for request in left:  # their callers come back
+                group.start_soon(self._ask, request, chance.random())
+            for _ in range(CHANGES // PROCESSES):
+                group.start_soon(self._ask, self._request(), chance.random())
+            for _ in range(2):
+                group.start_soon(told.take_ids, self.master, chance.randint(1, 5))
+                group.start_soon(told.take_ticks, self.master, chance.randint(1, 5))
+        # Sometimes the process ends with work left: callers leave, tasks stay.
+        if chance.random() < 0.5:
+            with anyio.move_on_after(chance.uniform(0.0, 0.02)):
+                await told.ask(self.master, self._request())
+
+    def _request(self) -> Asked:
+        self._asked += 1
+        chance, number = self._chance, self._asked
+        sort = chance.random()
+        if sort < 0.2:
+            return some_given_change(chance, self.master, f"{GIVEN} {number}")
+        if sort < 0.25:
+            return some_clash(chance, f"{GIVEN} {number}")
+        timestamp = number + chance.randint(0, 5) if chance.random() < 0.3 else 0
+        return self.master.request(some_change(chance), f"ours {number}", timestamp)
+
+    async def _ask(self, request: Asked, after_s: float) -> None:
+        await anyio.sleep(after_s / 20)
+        await self.told.ask(self.master, request)
+        if isinstance(request, PlannedRequest) and request.request_key in self.told.answers:
+            other = replace(request, fingerprint="other")
+            with pytest.raises(Refused, match="was used with other content"):
+                await self.master.asked(other)
 
 
-async def attempt(master: SimulatedMaster, ddl: Ddl, after_s: float) -> None:
-    await anyio.sleep(after_s / 20)
-    with suppress(Refused):
-        first = await master.change(ddl, f"once-{id(ddl)}-{after_s}")
-        # A repeat gets the first answer, whatever has happened since.
-        assert await master.change(ddl, f"once-{id(ddl)}-{after_s}") == first
-
-
-async def judge(master: SimulatedMaster) -> None:
-    """In a last process, which finishes what was left."""
-    async with master.process():
-        await settle(master)
-        naive = NaiveTable()
-        for change, _ in master.logs.changes():
-            naive.apply(change)
-        assert await stored(master.table) == naive
-        assert list(await master.table.clashes()) == []
-        ids = [
-            it.id for it, _ in master.logs.changes() if isinstance(it, AddCollection | AddPartition)
-        ]
-        created = [it.id for it, _ in master.logs.changes() if isinstance(it, AddCollection)]
-        assert len(created) == len(set(created)), "no id of a collection is used twice"
-        partitions = set(ids) - set(created)
-        assert len(partitions) == len(ids) - len(created), "no id of a partition is used twice"
-        everywhere(master)
-
-
-async def settle(master: SimulatedMaster) -> None:
-    """Wait until every broadcast that was recorded has finished."""
-    assert master.system is not None
-    for _ in range(200):
-        locks = master.system.find(LOCKS)
-        if not await locks.ask(ListBroadcasts(), deadline_s=100.0):
-            return
-        await anyio.sleep(0.1)
-    raise AssertionError("broadcasts are left")
-
-
-def everywhere(master: SimulatedMaster) -> None:
-    """Each change is on all of its vchannels, in the same order as on the control channel."""
-    for id in _control(master):
-        for name in master.logs.sent[id].vchannels:
-            assert id in master.logs.first_copies(name), (id, name)
-    for name in {it for sent in master.logs.sent.values() for it in sent.vchannels}:
-        if is_control_channel(name):
-            continue
-        here = master.logs.first_copies(name)
-        assert here == [id for id in _control(master) if id in here], name
-
-
-def _control(master: SimulatedMaster) -> list[BroadcastId]:
-    return master.logs.first_copies(CONTROL)
-
-
-def numbers(count: int) -> Iterator[int]:
-    return iter(range(1, count + 1))
+def numbers(count: int) -> range:
+    return range(1, count + 1)
 
 
 def test_the_table_is_the_fold_of_the_control_channel_whatever_dies(
     request: pytest.FixtureRequest,
 ) -> None:
-    struck = changes = 0
-    for seed in numbers(request.config.getoption("--ddl-histories")):
-        master = SimulatedMaster(Faults(), seed)
-
-        async def main(master: SimulatedMaster = master, seed: int = seed) -> None:
-            await play(master, random.Random(seed))
-            await judge(master)
-
+    count: int = request.config.getoption("--ddl-histories")
+    struck, refused, changes, clashes = Counter[str](), Counter[str](), 0, 0
+    for seed in numbers(count):
+        history = History(seed)
         try:
-            run_seeded(seed, main)
+            run_seeded(seed, history.play)
         except BaseException as error:
             error.add_note(f"history {seed}")
             raise
-        struck += master.faults.struck
-        changes += len(master.logs.changes())
-    # The faults strike, and the changes happen: else this would show nothing.
-    assert struck > request.config.getoption("--ddl-histories")
-    assert changes > 5 * request.config.getoption("--ddl-histories")
+        struck += history.master.faults.kinds
+        refused.update(it.refusal.cause for it in history.told.refused.values())
+        codes = {it.refusal.code for it in history.told.refused.values()}
+        assert StreamingCode.INNER not in codes
+        changes += len(history.master.logs.changes())
+        clashes += sum(it.startswith("ddl-clash/") for it in history.master.store._entries)
+    # The faults strike, and the changes happen and clash: else this would show nothing.
+    assert struck.keys() >= set(STEPS_HIT), struck
+    assert struck.total() > count
+    assert changes > 5 * count
+    assert clashes > count // 5
+    assert any("is older than" in it for it in refused)

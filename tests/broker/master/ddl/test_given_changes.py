@@ -1,7 +1,6 @@
 """Changes that clients of Milvus broadcast: with the ids and the sizes that they have chosen."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -9,10 +8,9 @@ import pytest
 from actors.testing import run_seeded
 from broker.codec.milvus_schemas import table_schema
 from broker.coordinator.broadcast.messages import ListBroadcasts, PlanBroadcast, StartBroadcast
-from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import vchannel_name
 from broker.master.table.record_sizes import CHANGE_BYTES_MAX
-from broker.model.broadcast import Broadcast, Broadcasted
+from broker.model.broadcast import Broadcasted
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId, PartitionId
@@ -22,13 +20,14 @@ from broker.model.master.ddl import (
     CreateIndex,
     DropCollection,
     GivenBroadcast,
-    PlannedRequest,
 )
 from broker.model.master.fields import Field, FieldType, TableSchema
 from broker.model.master.table_change import (
     AddCollection,
+    AddDatabase,
     Index,
     PutIndex,
+    RemoveDatabase,
     RemoveIndexes,
     TableChange,
 )
@@ -37,9 +36,9 @@ from tests.broker.coordinator.broadcast.broadcasting import LOCKS
 from tests.broker.master.simulated_master import (
     ANSWER_S,
     CONTROL,
-    MESSAGES,
     PCHANNELS,
     SimulatedMaster,
+    given_request,
 )
 
 Scenario = Callable[[SimulatedMaster], Awaitable[None]]
@@ -62,21 +61,10 @@ def creation(name: str, id: int, table: TableSchema | None = None) -> AddCollect
     return AddCollection("", name, CollectionId(id), vchannels, partitions, None, table)
 
 
-def given(change: TableChange, key: str) -> PlannedRequest:
-    """As the edge asks for a broadcast of a client."""
-    encoded = MESSAGES.encode(change)
-    vchannels = change.vchannels if isinstance(change, AddCollection) else ()
-    places, size = (CONTROL, *vchannels), encoded.size
-    sent = Broadcast(encoded.type, places, (), encoded.body, size, key, f"content {key}")
-    keys = ddl_keys(GivenBroadcast(sent, change))
-    ddl = GivenBroadcast(replace(sent, keys=keys), change)
-    return PlannedRequest(ddl, keys, key, sent.fingerprint)
-
-
 async def start(master: SimulatedMaster, change: TableChange, key: str) -> Broadcasted:
     assert master.system is not None
     found: Broadcasted = await master.system.find(LOCKS).ask(
-        PlanBroadcast(given(change, key)), deadline_s=ANSWER_S
+        PlanBroadcast(given_request(change, key)), deadline_s=ANSWER_S
     )
     return found
 
@@ -110,10 +98,25 @@ def test_no_collection_gets_the_id_of_one_that_a_client_is_creating() -> None:
     async def scenario(master: SimulatedMaster) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(start, master, creation("given", 100), "given")
+            await anyio.sleep(0.0001)
             group.start_soon(master.change, CreateCollection("ours", 1))
         ids = {it.name: it.id for it in await master.table.page("", "", 10)}
         assert ids == {"given": 100, "ours": 101}
         assert await master.table.clashes() == []
+
+    run(scenario)
+
+
+def test_a_client_does_not_drop_a_database_that_has_collections() -> None:
+    async def scenario(master: SimulatedMaster) -> None:
+        await start(master, AddDatabase("air", 7), "add")
+        await master.change(CreateCollection("flights", 1, database="air"))
+        with pytest.raises(Refused, match="database 'air' has collections") as caught:
+            await start(master, RemoveDatabase("air", 7), "too early")
+        assert caught.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+        await master.change(DropCollection("flights", "air"))
+        await start(master, RemoveDatabase("air", 7), "now")
+        assert await master.table.databases() == [("default", 0)]
 
     run(scenario)
 
@@ -141,7 +144,7 @@ def test_a_change_whose_records_do_not_fit_is_refused_before_it_is_recorded() ->
 def test_a_recorded_change_that_does_not_fit_is_listed_and_holds_nothing_up() -> None:
     async def scenario(master: SimulatedMaster) -> None:
         # Unplanned, as one of an earlier release was recorded.
-        recorded = given(creation("big", 500, too_large()), "earlier").ddl
+        recorded = given_request(creation("big", 500, too_large()), "earlier").ddl
         assert isinstance(recorded, GivenBroadcast)
         assert master.system is not None
         locks = master.system.find(LOCKS)
