@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from broker.client import ResourceKey
+from tests.chaos.storm.ddl_history import DdlHistory
 
 
 class Outcome(Enum):
@@ -106,6 +107,7 @@ class Reading:
 class History:
     """`final`: each vchannel, read from its first message on when all was over.
 
+    `ddl`: changes of definitions, which are no operations.
     `stall_s`: for so long the harness itself did not get to run; calls cannot end meanwhile.
     """
 
@@ -116,6 +118,7 @@ class History:
     readings: list[Reading] = field(default_factory=list)
     final: dict[str, list[Seen]] = field(default_factory=dict)
     stall_s: float = 0.0
+    ddl: DdlHistory = field(default_factory=DdlHistory)
 
     def sequences(self) -> Iterator[tuple[str, str, list[Seen]]]:
         """Everything that was read: by whom, of which vchannel, what."""

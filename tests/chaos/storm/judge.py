@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from tests.chaos.storm import checkers, conflicts, order
+from tests.chaos.storm import agreement, checkers, conflicts, order
 from tests.chaos.storm.checkers import Checker, Violation
+from tests.chaos.storm.ddl_history import DdlHistory
 from tests.chaos.storm.history import History, Reading
 
 CHECKERS: tuple[Checker, ...] = (
@@ -28,6 +29,7 @@ CHECKERS: tuple[Checker, ...] = (
     order.broadcasts_are_everywhere,
     order.staged_batches_are_whole,
     conflicts.conflicting_broadcasts_agree,
+    agreement.ddl_agrees,
 )
 TRIES_MAX = 400
 
@@ -53,6 +55,10 @@ def shortest(history: History, violation: Violation) -> History:
             for it in judge(candidate)
         )
 
+    if violation.kind.startswith(agreement.DEFINITION):
+        names = {it.decode() for it in violation.payloads}
+        return History(ddl=history.ddl.only(names) if names else history.ddl)
+    history = replace(history, ddl=DdlHistory())
     if not violation.vchannel:
         late = [it for it in history.calls if judge(History(calls=[it], stall_s=history.stall_s))]
         return History(calls=late, owned=history.owned, stall_s=history.stall_s)
@@ -125,4 +131,4 @@ def told(history: History) -> Sequence[str]:
         f"reader {it.name} of {it.vchannel}: {it.error}" for it in history.readings if it.error
     ]
     lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
-    return lines
+    return [*lines, *history.ddl.lines()]

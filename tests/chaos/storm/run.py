@@ -13,10 +13,12 @@ from broker.client import TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
+from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
 from tests.chaos.storm.plan import make_plan
+from tests.chaos.storm.read_definitions import read_definitions
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.sabotages import planted_in_clients
@@ -146,6 +148,7 @@ class _Run:
         self._log = load.log
         self._load = load
         self._readers = readers
+        self._definitions = Definitions(load.log, recorder, options.seed)
         self.unended: list[Violation] = []
 
     async def through(self, tasks: TaskGroup) -> None:
@@ -156,13 +159,15 @@ class _Run:
             await self._readers.start(background)
             async with anyio.create_task_group() as work:
                 self._load.start(work)
+                self._definitions.start(work)
                 await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
                 await self._enough_acknowledged()
-                self._load.enough = True
+                self._load.enough = self._definitions.enough = True
             await self._readers.stop_opening(CALM_S)
             await self._end_broadcasts()
             await self._mark()
             await self._read_all()
+            await self._read_definitions()
             markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
             await self._readers.reach(markers, CALM_S)
             background.cancel_scope.cancel()
@@ -217,6 +222,14 @@ class _Run:
                 except (TidemarkError, TimeoutError) as error:
                     raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
+
+    async def _read_definitions(self) -> None:
+        async with connect(self._storm.cluster.client_links[1].address) as log:
+            try:
+                with anyio.fail_after(READ_S):
+                    await read_definitions(log, self._recorder.history.ddl)
+            except (TidemarkError, TimeoutError) as error:
+                raise NotJudged(f"the definitions cannot be read: {error!r}") from error
 
     async def _watch_owners(self) -> None:
         """Whenever a channel has another owner or term than when it was last looked at."""

@@ -14,15 +14,26 @@ from broker.client.append.outbox import PendingAppend, SequenceNumbers
 from broker.client.read.batch_subscription import BatchSubscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.codec.broadcast_copies import NodeCopies
+from broker.coordinator.broadcast import plan_requests
+from broker.coordinator.broadcast.broadcaster import Broadcaster
+from broker.coordinator.broadcast.messages import PlanBroadcast
+from broker.coordinator.records import encode_number
 from broker.core.cluster.resource_locks import ResourceLocks
 from broker.core.log import assembler, record_drafts
 from broker.core.log.numbered_producers import GroupSequences
 from broker.core.time import tso
+from broker.master.table.apply_change import ChangeWriter
+from broker.master.table.table_records import PARTITION_COUNT_PREFIX
+from broker.model.broadcast import Broadcast
+from broker.model.failure import Refused
 from broker.model.ids import TimeTick
+from broker.model.master.ddl import PlannedRequest
+from broker.model.master.table_change import AddPartition, TableChange
 from broker.model.message import MessageType
 from broker.model.position import StartFrom, TimeTickGt
 from broker.model.record import Record
 from broker.node.state.write_lease import WriteLease
+from broker.ports.meta import MetaError
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.os_files import OsFile, OsFiles
 from broker.wal.segmented.writer import Writer
@@ -244,6 +255,49 @@ def _locks_nothing() -> Sequence[Patch]:
     return [(ResourceLocks, "request", lambda locks, _keys: request(locks, ()))]
 
 
+# ---- definitions --------------------------------------------------------------------------------
+
+
+def _validates_unlocked() -> Sequence[Patch]:
+    """What a change is checked against may have changed when it holds its names."""
+    receive, plan = Broadcaster.receive, plan_requests._plan
+    early: dict[str, Broadcast | Exception] = {}
+
+    async def checked_first(ours: Broadcaster, batch: Sequence[Any]) -> None:
+        for envelope in batch:
+            message = envelope.message
+            if isinstance(message, PlanBroadcast) and message.request.request_key not in early:
+                try:
+                    made: Broadcast | Exception = await ours._planner.plan(message.request)
+                except (Refused, MetaError) as error:
+                    made = error
+                early[message.request.request_key] = made
+        await receive(ours, batch)
+
+    async def as_checked(request: PlannedRequest, *given: Any) -> Broadcast:
+        made = early.pop(request.request_key, None)
+        if isinstance(made, Exception):
+            raise made
+        return made or await plan(request, *given)
+
+    return [(Broadcaster, "receive", checked_first), (plan_requests, "_plan", as_checked)]
+
+
+def _calls_back_twice() -> Sequence[Patch]:
+    """And the second time counts again what the first has counted."""
+    apply = ChangeWriter.apply
+
+    async def twice(writer: ChangeWriter, change: TableChange, tick: TimeTick) -> None:
+        await apply(writer, change, tick)
+        await apply(writer, change, tick)
+        if isinstance(change, AddPartition):
+            key = f"{PARTITION_COUNT_PREFIX}{change.collection}"
+            count = await writer._records.partition_count(change.collection)
+            await writer._store.write({key: encode_number(count + 1)})
+
+    return [(ChangeWriter, "apply", twice)]
+
+
 SABOTAGES: Mapping[str, Sabotage] = {
     "stores-repeats": Sabotage("the log knows no numbers of producers", _stores_repeats),
     "numbers-anew": Sabotage("a batch gets a new number each time", _numbers_anew, harness=True),
@@ -265,4 +319,8 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "ticks-go-back": Sabotage("a new oracle begins before the old one ended", _goes_back),
     "copy-left-out": Sabotage("a copy is recorded and not appended, sometimes", _leaves_a_copy_out),
     "locks-nothing": Sabotage("broadcasts wait for nobody", _locks_nothing),
+    "validates-unlocked": Sabotage(
+        "a definition is checked before its names are held", _validates_unlocked
+    ),
+    "callback-twice": Sabotage("a callback counts twice", _calls_back_twice),
 }

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 
+from tests.chaos.storm.ddl_history import Told
 from tests.chaos.storm.plan import LASTING_S
 from tests.chaos.storm.run import Report, quantile
 
@@ -18,6 +19,9 @@ def table(report: Report) -> list[str]:
     for sort in sorted({sort for sort, _ in outcomes}):
         counts = [outcomes[sort, it] for it in ("acknowledged", "absent", "unknown")]
         lines.append(f"{sort:20}{counts[0]:14}{counts[1]:8}{counts[2]:9}")
+    told = Counter(it.told for it in history.ddl.requests)
+    counts = [told[it] for it in (Told.DONE, Told.REFUSED, Told.OPEN)]
+    lines.append(f"{'definition':20}{counts[0]:14}{counts[1]:8}{counts[2]:9}")
     took = defaultdict[str, list[float]](list)
     for call in history.calls:
         if call.ended_s is not None:
@@ -25,8 +29,8 @@ def table(report: Report) -> list[str]:
     lines += ["", f"{'call':20}{'number':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}"]
     for sort, times in sorted(took.items()):
         figures = [quantile(times, 0.5), quantile(times, 0.99), max(times)]
-        told = "".join(f"{it * 1e3:9.0f}" for it in figures)
-        lines.append(f"{sort:20}{len(times):8}{told}")
+        shown = "".join(f"{it * 1e3:9.0f}" for it in figures)
+        lines.append(f"{sort:20}{len(times):8}{shown}")
     stored = sum(map(len, history.final.values()))
     lines += [
         "",

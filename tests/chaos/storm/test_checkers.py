@@ -18,6 +18,7 @@ from tests.chaos.storm.history import (
     Seen,
 )
 from tests.chaos.storm.judge import CHECKERS, judge, shortest, told
+from tests.chaos.storm.planted_definitions import PLANTED_DEFINITIONS, good_definitions
 
 ONE, OTHER = "p_0_7v0", "p_1_7v1"
 KEYS = (ResourceKey.collection("c"),)
@@ -72,6 +73,7 @@ def good() -> History:
     history.cuts = [CutTaken(7.2, 7.5, (ONE,), 45)]
     history.calls = [Call("append", 0.0, 5.0, 1.0)]
     history.owned = [Owned("p_0", 1, 1), Owned("p_0", 2, 3)]
+    history.ddl = good_definitions()
     return history
 
 
@@ -241,6 +243,7 @@ PLANTED: list[tuple[Callable[[History], None], str]] = [
     (commit_half, "half a batch"),
     (disagree, "broadcast order"),
     (agree_against_time, "broadcast order"),
+    *PLANTED_DEFINITIONS,
 ]
 
 
