@@ -73,15 +73,16 @@ class _Reservation:
 
 @dataclass(slots=True)
 class _OpenSegment:
-    """`reserved`: by the tick at which they expire, in that order."""
+    """`reserved`: by the tick at which they expire, in that order; `reserved_rows` in all."""
 
     meta: SegmentMeta
     reserved: dict[TimeTick, _Reservation] = field(default_factory=dict)
+    reserved_rows: int = 0
     last_expire_tick: TimeTick = TimeTick(0)
 
     @property
     def free(self) -> int:
-        return self.meta.rows_max - self.meta.rows - sum([it.rows for it in self.reserved.values()])
+        return self.meta.rows_max - self.meta.rows - self.reserved_rows
 
 
 class SegmentReservations:
@@ -94,6 +95,8 @@ class SegmentReservations:
         self._limits = limits or ReservationLimits()
         self._open: dict[SegmentId, _OpenSegment] = {}
         self._at: dict[_Place, list[SegmentId]] = defaultdict(list)
+        # Sums that every request needs, and that would take a walk through all segments.
+        self._reservations = 0
 
     def find(self, segment_id: SegmentId) -> SegmentMeta | None:
         """An open or sealed segment."""
@@ -128,9 +131,8 @@ class SegmentReservations:
                 f"{wanted.count} rows do not fit into one segment, which holds {total} rows of"
                 f" {wanted.row_bytes} bytes; ask for fewer rows at a time"
             ).refusal
-        count = sum([len(each.reserved) for each in self._open.values()])
-        if count >= self._limits.reservations_max:
-            return _later(f"{count} reservations have not expired")
+        if self._reservations >= self._limits.reservations_max:
+            return _later(f"{self._reservations} reservations have not expired")
         if self.room(wanted) is None and len(self._open) >= self._limits.open_max:
             return _later(f"{len(self._open)} segments are open")
         return None
@@ -188,6 +190,7 @@ class SegmentReservations:
             else:
                 found.meta = meta
         elif found is not None:
+            self._reservations -= len(found.reserved)
             del self._open[meta.id]
             self._at[place].remove(meta.id)
             if not self._at[place]:
@@ -210,8 +213,9 @@ class SegmentReservations:
         """Nobody writes rows up to this tick any more: drop the reservations that it has passed."""
         for segment in self._open.values():
             passed = [tick for tick in segment.reserved if tick <= soft_tick]
+            self._reservations -= len(passed)
             for tick in passed:
-                del segment.reserved[tick]
+                segment.reserved_rows -= segment.reserved.pop(tick).rows
 
     def closed(self, hard_tick: TimeTick, now: TimeTick) -> list[SegmentMeta]:
         """The sealed segments into which nothing can come any more, as closed at `now`.
@@ -279,8 +283,12 @@ class SegmentReservations:
 
     def _hold(self, segment: _OpenSegment, rows: int, size_bytes: int, now: TimeTick) -> None:
         expire_tick = TimeTick(now + (self._limits.expire_ms << TICK_LOGICAL_BITS))
-        known = segment.reserved.setdefault(expire_tick, _Reservation(0, 0, now))
+        known = segment.reserved.get(expire_tick)
+        if known is None:
+            known = segment.reserved[expire_tick] = _Reservation(0, 0, now)
+            self._reservations += 1
         known.rows += rows
+        segment.reserved_rows += rows
         known.size_bytes += size_bytes
         segment.last_expire_tick = max(segment.last_expire_tick, expire_tick)
 
@@ -289,7 +297,7 @@ def _statistics(segment: _OpenSegment) -> OpenReservations:
     reserved = segment.reserved.values()
     return OpenReservations(
         segment.meta.id,
-        rows=sum([it.rows for it in reserved]),
+        rows=segment.reserved_rows,
         size_bytes=sum([it.size_bytes for it in reserved]),
         last_tick=max([it.made_tick for it in reserved], default=TimeTick(0)),
     )

@@ -39,6 +39,10 @@ class PartitionLookup(Protocol):
         """The partitions of a collection; None if there is no such collection."""
         ...
 
+    async def removals(self) -> int:
+        """A number that grows when the table loses a partition or a collection; one read."""
+        ...
+
     async def index_of(self, id: CollectionId) -> int:
         """The index that segments of the collection have; 0: none."""
         ...
@@ -76,6 +80,10 @@ class KnownPartitions:
         if known or logged:
             return frozenset([*known, *logged])
         return None if await self._table.collections.by_id(id) is None else frozenset()
+
+    async def removals(self) -> int:
+        """See PartitionLookup."""
+        return await self._table.removals()
 
     async def index_of(self, id: CollectionId) -> int:
         """See PartitionLookup. Of several, the oldest."""

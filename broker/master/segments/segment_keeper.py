@@ -51,6 +51,8 @@ from broker.ports.ticks import TickSource
 PASS_S = 0.5
 DROPS_S = 1.0
 TIDY_S = 60.0
+NEVER = -1
+"""Instead of the number of removals: whether partitions are gone is not known."""
 BINLOGS_MAX = 32
 """Files of a segment with reservations; one with more is sealed."""
 
@@ -89,6 +91,7 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         ranges = channel_ranges(len(parts.pchannels), parts.query_nodes)
         self._reservations = SegmentReservations(ranges, parts.limits)
         self._sweep = SegmentSweep(self._book, self._owners, parts.sweep)
+        self._looked_at = NEVER
         self._loaded = False
         self._assigned = self._refused = self._unknown = 0
 
@@ -297,14 +300,20 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         return tuple([it for it in ids if not await self._book.acknowledge(it, now_ms)])
 
     async def _drop(self) -> None:
-        await self._sweep.drop_of_logs(self._now_ms(), self._tick)
+        if await self._sweep.drop_of_logs(self._now_ms(), self._tick):
+            self._looked_at = NEVER
         collections = {it.collection_id for it in self._reservations.all()}
         if not collections:
+            return
+        # Read before the partitions are: what is removed meanwhile is seen in the next round.
+        removals = await self._parts.lookup.removals()
+        if removals == self._looked_at:
             return
         known = {id: await self._parts.lookup.partitions_of(id) or () for id in collections}
         partitions = {id: frozenset(of) for id, of in known.items()}
         if self._reservations.dropped(partitions, TimeTick(0)):
             await self._store(self._reservations.dropped(partitions, await self._tick()))
+        self._looked_at = removals
 
     # ---- inside -----------------------------------------------------------------------------
 

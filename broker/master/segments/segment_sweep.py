@@ -116,19 +116,24 @@ class SegmentSweep:
         # An owner keeps the numbers in memory: a new one does not know them.
         await self.report_binlogs(list(await self._known_binlogs()))
 
-    async def drop_of_logs(self, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]) -> None:
-        """Drop the segments of collections and partitions that their logs have dropped."""
+    async def drop_of_logs(self, now_ms: int, tick: Callable[[], Awaitable[TimeTick]]) -> bool:
+        """Drop the segments of collections and partitions that their logs have dropped.
+
+        Returns whether any log has changed since the last round.
+        """
         left = DROPPED_A_ROUND
-        for vchannel, revision in await self._book.changed_vchannels():
+        changed = await self._book.changed_vchannels()
+        for vchannel, revision in changed:
             found = await self._book.vchannel(vchannel)
             # The owner changes the vchannel again: the mark stays, and the next round looks again.
             with suppress(Conflict):
                 if found is not None:
                     left -= await self._drop_of(found, left, now_ms, tick)
                     if left <= 0:
-                        return
+                        return True
                 gone = found.collection_id if found is not None and found.dropped else None
                 await self._book.looked_at(vchannel, revision, gone)
+        return bool(changed)
 
     async def _drop_of(
         self,

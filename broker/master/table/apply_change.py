@@ -15,6 +15,7 @@ from broker.master.table.table_records import (
     CLASH_PREFIX,
     DATABASE_PREFIX,
     PARTITION_COUNT_PREFIX,
+    REMOVED_KEY,
     SCHEMA_PREFIX,
     TableRecords,
     alias_key,
@@ -144,7 +145,8 @@ class ChangeWriter:
         await collections.drop(before, await collections.loads())
         id = change.id
         await self._store.write(
-            {}, deletes=[f"{SCHEMA_PREFIX}{id}", f"{PARTITION_COUNT_PREFIX}{id}"]
+            {REMOVED_KEY: encode_number(id)},
+            deletes=[f"{SCHEMA_PREFIX}{id}", f"{PARTITION_COUNT_PREFIX}{id}"],
         )
 
     async def _alter_schema(self, change: AlterSchema) -> None:
@@ -194,7 +196,8 @@ class ChangeWriter:
                 text = f"partition '{change.name}' of collection {id} has id {known} already"
                 await self._note(f"partition/{id}/{change.id}", text)
         elif known == change.id:
-            await self._store.write({count_key: encode_number(count - 1)}, deletes=[key])
+            puts = {count_key: encode_number(count - 1), REMOVED_KEY: encode_number(id)}
+            await self._store.write(puts, deletes=[key])
 
     async def _alias(self, change: PointAlias | RemoveAlias) -> None:
         key = alias_key(change.database, change.alias)

@@ -26,6 +26,8 @@ INDEX_PREFIX: Final = "index/"
 SCHEMA_PREFIX: Final = "table-schema/"
 DATABASE_PREFIX: Final = "database/"
 CLASH_PREFIX: Final = "ddl-clash/"
+REMOVED_KEY: Final = "partitions-removed"
+"""Written with each removal of a partition or a collection, for those who look for them."""
 TABLE_PREFIXES: Final = (
     PARTITION_PREFIX,
     PARTITION_COUNT_PREFIX,
@@ -100,6 +102,11 @@ class TableRecords:
         key = f"{PARTITION_COUNT_PREFIX}{id}"
         entry = await self._store.get(key)
         return 0 if entry is None else decode_number(key, entry.value)
+
+    async def removals(self) -> int:
+        """A number that grows when a partition or a collection is removed; one read."""
+        entry = await self._store.get(REMOVED_KEY)
+        return 0 if entry is None else entry.revision
 
     async def schema(self, id: CollectionId) -> TableSchema | None:
         """The fields of a collection; None when it has none. One read."""

@@ -20,6 +20,7 @@ from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState
 
 WANTED = RowsWanted(CollectionId(7), PartitionId(8), "_default", channel=0, count=100, row_bytes=1)
 SMALL = ReservationLimits(segment_bytes=1000)
+FEW = replace(SMALL, reservations_max=6)
 NOW = TimeTick((1_600_000_000_000 << TICK_LOGICAL_BITS) + 5)
 EXPIRES = TimeTick(NOW + (2000 << TICK_LOGICAL_BITS))
 
@@ -248,8 +249,14 @@ class NaiveSegment:
     sealed: bool = False
     closed: bool = False
 
+    def reserved(self, soft_tick: int) -> int:
+        return sum(count for count, at in self.made if at > soft_tick)
+
     def free(self, soft_tick: int) -> int:
-        return 1000 - self.rows - sum(count for count, at in self.made if at > soft_tick)
+        return 1000 - self.rows - self.reserved(soft_tick)
+
+    def reservations(self, soft_tick: int) -> int:
+        return len({at for _, at in self.made if at > soft_tick})
 
 
 class Naive:
@@ -280,7 +287,7 @@ Steps = st.lists(
 
 @given(Steps)
 def test_whatever_happens_a_naive_model_agrees(steps: list[tuple[str | int, ...]]) -> None:
-    core = SegmentReservations(channel_ranges(4, 2), SMALL)
+    core = SegmentReservations(channel_ranges(4, 2), FEW)
     naive = Naive()
     now = NOW
     for name, *given_ in steps:
@@ -304,6 +311,9 @@ def test_whatever_happens_a_naive_model_agrees(steps: list[tuple[str | int, ...]
                 it.sealed |= it.place[0] == numbers[0] and not it.closed
         alive = {id: it for id, it in naive.segments.items() if not it.closed}
         assert [it.id for it in core.all()] == list(alive)
+        assert [it.rows for it in core.statistics()] == [
+            it.reserved(naive.soft_tick) for it in alive.values()
+        ]
         assert [it.state is SegmentMetaState.SEALED for it in core.all()] == [
             it.sealed for it in alive.values()
         ]
@@ -314,7 +324,9 @@ def _want(
 ) -> None:
     wanted = replace(WANTED, count=count, channel=channel, collection_id=CollectionId(of))
     refusal = core.refusal(wanted)
-    assert isinstance(refusal, Refusal) == (count > 1000)
+    alive = [it for it in naive.segments.values() if not it.closed]
+    reservations = sum(it.reservations(naive.soft_tick) for it in alive)
+    assert isinstance(refusal, Refusal) == (count > 1000 or reservations >= FEW.reservations_max)
     if refusal is not None:
         return
     place = (of, 8, channel // 2)

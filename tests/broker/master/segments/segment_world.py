@@ -72,6 +72,10 @@ class World:
     offline: set[PChannelName] = field(default_factory=set)
     next_id: int = 1000
     index: int = 0
+    looked: int = 0
+    """How often its partitions were asked for."""
+    told: frozenset[PartitionId] | None = None
+    removed: int = 0
 
     # ---- ports --------------------------------------------------------------------------------
 
@@ -100,7 +104,13 @@ class World:
         return FoundPartition(COLLECTION, A, "_default", 1)
 
     async def partitions_of(self, id: CollectionId) -> Collection[PartitionId] | None:
+        self.looked += 1
         return self.partitions if id == COLLECTION else None
+
+    async def removals(self) -> int:
+        if self.partitions != self.told:
+            self.told, self.removed = self.partitions, self.removed + 1
+        return self.removed
 
     async def index_of(self, id: CollectionId) -> int:
         return self.index

@@ -12,7 +12,14 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused
 from broker.model.ids import CollectionId, MessageId, PartitionId, PChannelName, TimeTick
 from broker.model.master.fields import Field, FieldType, TableSchema
-from broker.model.master.table_change import AddCollection, Index, PutIndex
+from broker.model.master.table_change import (
+    AddCollection,
+    AddPartition,
+    Index,
+    PutIndex,
+    RemoveCollection,
+    RemovePartition,
+)
 from broker.model.snapshot import SnapshotChange, VChannelSnapshot, VChannelState, WalCheckpoint
 
 ID = CollectionId(1_000_001)
@@ -84,3 +91,20 @@ async def test_segments_have_the_oldest_index_of_their_collection() -> None:
         index = Index(id, f"index {id}", "vector", 101, (("metric", str(id)),))
         await ChangeWriter(store).apply(PutIndex(ID, "rows", "", index), TimeTick(id))
     assert await known.index_of(ID) == 60
+
+
+async def test_the_number_of_removals_grows_with_each_partition_or_collection_that_is_gone() -> (
+    None
+):
+    store = await table(("_default", A), ("late", B), schema=False)
+    known, tick = KnownPartitions(store), TimeTick(9)
+    seen = [await known.removals()]
+    for change in (
+        AddPartition(ID, "rows", "", "early", PartitionId(80)),
+        RemovePartition(ID, "rows", "", "late", B),
+        RemovePartition(ID, "rows", "", "late", B),  # applied already
+        RemoveCollection(ID, "rows", ""),
+    ):
+        await ChangeWriter(store).apply(change, tick)
+        seen.append(await known.removals())
+    assert seen[0] == seen[1] < seen[2] == seen[3] < seen[4]

@@ -21,12 +21,15 @@ from tests.broker.master.segments.segment_world import (
     COLLECTION,
     KEEPER,
     ROWS,
+    A,
+    B,
     World,
     assign,
     flushes,
     found,
     seeded,
     states,
+    vchannel,
 )
 
 WHOLE = replace(ROWS, count=1000)
@@ -142,5 +145,27 @@ def test_flushed_segments_of_a_dropped_collection_are_dropped() -> None:
             await world.clock.sleep(130.0)
             assert await states(system, assigned.segment_id) == [SegmentMetaState.DROPPED]
             assert await flushes(system) == []
+
+    seeded(scenario)
+
+
+def test_partitions_are_looked_through_only_after_one_was_removed() -> None:
+    async def scenario(world: World) -> None:
+        async with world.run() as system:
+            (assigned,) = await assign(system)
+            await world.clock.sleep(3.0)
+            before = world.looked
+            await world.clock.sleep(30.0)
+            assert world.looked == before
+            # A log that has changed is a reason, too: it may have partitions of its own.
+            await world.save(vchannel(A, B))
+            await world.clock.sleep(3.0)
+            assert world.looked == before + 1
+            world.partitions = frozenset({B})
+            world.store.broken = True
+            await world.clock.sleep(3.0)
+            world.store.broken = False
+            await world.clock.sleep(3.0)
+            assert await states(system, assigned.segment_id) == [SegmentMetaState.DROPPED]
 
     seeded(scenario)
