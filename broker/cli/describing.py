@@ -89,6 +89,7 @@ class _Broker:
             "schema": await self._schema(collection),
             "shards": shards,
             "cursors": self._cursors_of(collection.vchannels),
+            **self._held(map(pchannel_of, collection.vchannels)),
         }
 
     def _shard(self, name: str, counts: Mapping[str, tuple[int, int]] | None) -> Facts:
@@ -134,6 +135,7 @@ class _Broker:
             "pchannel": pchannel_of(name),
             **{key: it for key, it in self._shard(name, counts).items() if key != "vchannel"},
             "cursors": self._cursors_of([name]),
+            **self._held([pchannel_of(name)]),
         }
 
     def _pchannel(self, channel: ChannelInfo) -> Facts:
@@ -142,7 +144,8 @@ class _Broker:
         facts["readers"] = self._readers(channel.name)
         named = [it for it in self.collections if set(it.vchannels) & set(channel.vchannels)]
         facts["collections"] = [{"collection": it.name} for it in named]
-        return facts | {"cursors": self._cursors_of([channel.name, *channel.vchannels])}
+        facts["cursors"] = self._cursors_of([channel.name, *channel.vchannels])
+        return facts | self._held([channel.name])
 
     async def _cursor(self, cursor: CursorView) -> Facts:
         cursor = await self.client.cursor(cursor.name).get()
@@ -160,6 +163,7 @@ class _Broker:
             "channels": [
                 {"channel": it, **self._owner(pchannel_of(it))} for it in sorted(cursor.channels)
             ],
+            **self._held(map(pchannel_of, cursor.channels), ("cursor", cursor.name)),
         }
 
     def _cursors_of(self, channels: Iterable[str]) -> list[Facts]:
@@ -174,6 +178,36 @@ class _Broker:
             for it in self.cursors
             if wanted & {*it.channels}
         ]
+
+    def _held(self, pchannels: Iterable[str], only: tuple[str, str] | None = None) -> Facts:
+        """Who holds back retention on these pchannels, and who was passed; `only` this one."""
+        known = [self.channels[it] for it in dict.fromkeys(pchannels) if it in self.channels]
+        holders = [
+            {
+                "holder": f"{it.kind} {it.name}",
+                "pchannel": it.pchannel,
+                "held_bytes": it.bytes,
+                "bytes_max": it.bytes_max,
+                "until_ms": it.until_ms,
+            }
+            for channel in known
+            for it in channel.holders
+            if only in (None, (it.kind, it.name))
+        ]
+        passed = [
+            {
+                "passed": f"{it.kind} {it.name}",
+                "pchannel": it.pchannel,
+                "cause": it.cause,
+                "held_bytes": it.bytes,
+                "removed_tick": it.removed_tick,
+                "passed_ms": it.passed_ms,
+            }
+            for channel in known
+            for it in channel.passed
+            if only in (None, (it.kind, it.name))
+        ]
+        return {"holders": holders, "passed": passed}
 
     def _readers(self, pchannel: str, vchannel: str = "") -> int:
         """Open readers; one that reads several vchannels counts for each of the pchannel."""

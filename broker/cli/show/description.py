@@ -10,7 +10,8 @@ from broker.cli.show.figures import size_text, span_text
 from broker.cli.show.output import print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment
 
-MOMENTS = ("created_ms", "moved_ms", "processed_ms", "closed_ms")
+MOMENTS = ("created_ms", "moved_ms", "processed_ms", "closed_ms", "passed_ms", "until_ms")
+UNLIMITED = ("bytes_max", "until_ms")
 UNKNOWN = "unknown"
 
 
@@ -53,6 +54,8 @@ def _title(name: str) -> str:
 
 
 def _text(name: str, value: Any) -> str:
+    if value is None and name in UNLIMITED:
+        return "no limit"
     if value is None:
         return UNKNOWN if name.endswith(("_ms", "behind", "bytes", "messages")) else "none"
     if isinstance(value, bool):

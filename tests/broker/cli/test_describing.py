@@ -83,6 +83,49 @@ async def test_a_channel_and_a_cursor_are_described(server: str, trains: tuple[s
     assert [it["channel"] for it in cursor["channels"]] == sorted(trains)
 
 
+async def test_who_holds_the_log_and_who_was_passed_is_described(tmp_path: Path) -> None:
+    settings = {
+        "segment_bytes": "65536",
+        "retention_bytes": "65536",
+        "retention_check_s": "0.2",
+        "snapshot_period_s": "0.2",
+        "pchannels": "1",
+    }
+    with BrokerProcess(tmp_path / "data", **settings) as broker:
+        async with connect(broker.address) as log:
+            (shard,) = (await log.collections.create("trains")).vchannels
+            await log.cursor("billing").reset("all", "trains")
+            for _ in range(64):
+                await log.append("trains", bytes(4096))
+            found = await until_held(broker.address, "holders")
+            assert {it["holder"] for it in found["holders"]} >= {"cursor billing"}
+            assert found["passed"] == []
+            for name, kind in ((shard, "vchannel"), (shard.rpartition("_")[0], "pchannel")):
+                facts = (await described(broker.address, name))[kind]
+                assert "cursor billing" in {it["holder"] for it in facts["holders"]}
+            (held,) = (await described(broker.address, "billing"))["cursor"]["holders"]
+            assert held["held_bytes"] > 0
+            assert held["until_ms"] > 0
+            await log.config.set("hold_bytes_max", "65536")
+            found = await until_held(broker.address, "passed")
+            assert (found["passed"][0]["passed"], found["passed"][0]["cause"]) == (
+                "cursor billing",
+                "bytes",
+            )
+        text = shown("describe", "billing", server=broker.address).stdout
+    assert "cursor billing" in text
+
+
+async def until_held(server: str, what: str) -> dict[str, Any]:
+    """What is described of the collection once somebody is named there."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            found: dict[str, Any] = (await described(server, "trains"))["collection"]
+            if found[what]:
+                return found
+            await anyio.sleep(0.1)
+
+
 def shown(*arguments: str, server: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "broker", *arguments],

@@ -11,7 +11,7 @@ from broker.cli.top.look import Look
 from broker.cli.top.pages.actors_page import actors_page
 from broker.cli.top.pages.channels_page import channel_section, node_section
 from broker.cli.top.pages.collections_page import collection_section
-from broker.cli.top.pages.health_page import trouble_section
+from broker.cli.top.pages.health_page import held_section, trouble_section
 from broker.cli.top.pages.readers_page import cursor_section, reader_section
 from broker.cli.top.pages.work_page import (
     barrier_section,
@@ -23,13 +23,14 @@ from broker.cli.top.pages.work_page import (
 from broker.cli.top.picture import page_of
 from broker.cli.top.rates import Rates
 from broker.cli.top.section import Section
-from broker.client.cluster import BroadcastInfo
+from broker.client.cluster import BroadcastInfo, LogHolder, PassedHolder
 from broker.model.ids import TimeTick
 from tests.broker.cli.top.broker_states import (
     DAMAGE,
     HEALTH,
     LOG,
     LONG_NAME,
+    NOW_MS,
     P0,
     P1,
     TROUBLE,
@@ -207,6 +208,23 @@ def test_trouble_damage_a_pause_and_calls_without_an_answer_are_all_named() -> N
     assert all(row.odd for row in section.rows)
 
 
+def test_who_was_passed_comes_before_who_holds_most() -> None:
+    holders = (
+        LogHolder(P0, "snapshot", "recovery", 10, None, None),
+        LogHolder(P1, "cursor", "billing", 2048, 1 << 30, NOW_MS),
+    )
+    passed = (PassedHolder(P1, "cursor", "slow", "bytes", 4096, 1024, 5, NOW_MS),)
+    section = held_section(
+        Look(broker_state(health=replace(HEALTH, holders=holders, passed=passed)))
+    )
+    assert cells(section, "holder", "pchannel", "held", "limit") == [
+        ("cursor slow", P1, 4096, "passed by bytes"),
+        ("cursor billing", P1, 2048, "until 1.00 GiB or 2027-01-15 08:00:00Z"),
+        ("snapshot recovery", P0, 10, "no limit"),
+    ]
+    assert [row.odd for row in section.rows] == [True, False, False]
+
+
 def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
     empty = broker_state(actors=(), channels=())
     for number in range(len(PAGES)):
@@ -222,4 +240,4 @@ def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
         for section in page_of(look, Choices(number)).sections
         if not section.rows
     }
-    assert {title for title, words in said.items() if words != "away"} == {"actors"}
+    assert {title for title, words in said.items() if words != "away"} == {"actors", "holds"}
