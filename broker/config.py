@@ -184,8 +184,8 @@ class Settings(BaseSettings):
     """Milliseconds that messages are kept; segments with only older ones are removed. 0: keep
     everything."""
     hold_bytes_max: NotNegative = 1024 * MIB
-    """Bytes of each pchannel that a named cursor holds back from retention; one that needs more is
-    passed: it loses what retention removes. 0: cursors hold back nothing."""
+    """Bytes of each pchannel that a named cursor, or an open reader, holds back from retention; one
+    that needs more is passed: it loses what retention removes. 0: they hold back nothing."""
     hold_s_max: Positive = 7 * 86_400
     """Seconds after its last commit in which a named cursor holds back anything."""
     retention_check_s: Annotated[float, Field(gt=0)] = 10.0

@@ -8,7 +8,7 @@ Next: broker/edge/rpc/scanner_proxy.py
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSet, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -21,7 +21,7 @@ from broker.model.position import ReadPosition
 from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
 from broker.node.state.node_runtime import NodeRuntime
-from broker.node.state.open_channels import OpenChannel
+from broker.node.state.open_channels import HoldingReader, OpenChannel
 from broker.node.state.wal_refusals import refusal_of
 from broker.ports.wal import OutOfRange, WalError
 
@@ -85,6 +85,7 @@ class Scanner(Actor[_Message]):
         self._pulled_s = 0.0
         # Of what the consumer was given: one that takes no more asks for no more.
         self._given: ReadPosition | None = None
+        self._readers: MutableSet[HoldingReader] = set()
 
     async def started(self, context: Context[_Message]) -> None:
         """Bind to the channel's current term: the next term starts its own Scanners."""
@@ -94,8 +95,28 @@ class Scanner(Actor[_Message]):
             context.stop()
             return
         self._context, self._channel = context, channel
+        self._readers = channel.readers
+        self._readers.add(self)
         self._pulled_s = context.clock.monotonic_s()
         context.every(self._node.limits.scanner_idle_s / 2, IdleTimeout())
+
+    async def stopped(self) -> None:
+        """Hold back retention no more."""
+        self._readers.discard(self)
+
+    @property
+    def reads(self) -> str:
+        """See HoldingReader."""
+        among = sorted(self._selection.among or ())
+        return self._selection.vchannel or " ".join(among[:SHOWN_MAX]) or "every vchannel"
+
+    @property
+    def needed_from(self) -> MessageId | None:
+        """See HoldingReader. What was delivered may be asked for again, if the answer was lost."""
+        at = self._given
+        if at is None or at.oldest:
+            return None
+        return at.next_id if at.open_id is None else min(at.open_id, at.next_id)
 
     async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
         """Answer a Pull at once, or keep it until there is something to deliver."""

@@ -164,7 +164,8 @@ class Truncation(Actor[TruncateLogs]):
                 continue
             unasked = self._rule.hold_bytes_max if known is None else None
             try:
-                found[name] = await _decide(it, others, now_ms, unasked)
+                own = own_holds(it.channel, self._rule.hold_bytes_max)
+                found[name] = await _decide(it, [*own, *others], now_ms, unasked)
             except Exception as error:  # noqa: BLE001 - one log must not stop the others
                 log.warning(
                     "cannot decide what to remove, so nothing is removed",
@@ -242,22 +243,27 @@ def _warn_of_passed(name: PChannelName, removal: Removal) -> None:
         )
 
 
-async def _decide(due: Due, others: Sequence[Hold], now_ms: int, unasked: int | None) -> Removal:
+async def _decide(due: Due, holds: Sequence[Hold], now_ms: int, unasked: int | None) -> Removal:
     """What to remove of a channel; `unasked`: see `removal`. Raises WalError."""
     channel = due.channel
-    holds = own_holds(channel)
-    found, error = await located(channel.log, others, due.segments[-1].next_id)
+    found, error = await located(channel.log, holds, due.segments[-1].next_id)
     if error is not None:
         log.warning(
             "cannot read the log where a holder is, so it counts as at its beginning",
             pchannel=channel.channel.name,
             error=str(error),
         )
-    return removal(due.segments, due.start.first_id, [*holds, *found], now_ms, unasked)
+    decided = removal(due.segments, due.start.first_id, found, now_ms, unasked)
+    # A reader that is passed learns it at its next step, and is gone then: nothing to remember.
+    passed = tuple(it for it in decided.passed if it.kind is not HolderKind.READER)
+    return replace(decided, passed=passed)
 
 
-def own_holds(channel: OpenChannel) -> list[Hold]:
-    """What the owner of a pchannel needs itself, without any limit."""
+def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
+    """What the owner of a pchannel knows itself: its own needs, and those of open readers.
+
+    `bytes_max`: how much a reader holds back at the most; its own needs have no limit.
+    """
     saved = channel.snapshot.checkpoint
     assert saved is not None, channel.channel
     # The next owner replays from the checkpoint and needs each open transaction whole.
@@ -267,6 +273,11 @@ def own_holds(channel: OpenChannel) -> list[Hold]:
         view = channel.transactions.views()[0]
         name = f"staged {view.stage}" if view.stage is not None else str(view.context.id)
         holds.append(Hold(HolderKind.TRANSACTION, name, from_id=oldest))
+    for reader in channel.readers if bytes_max else ():
+        needed = reader.needed_from
+        if needed is not None:
+            kind, name = HolderKind.READER, f"of {reader.reads}"
+            holds.append(Hold(kind, name, from_id=needed, bytes_max=bytes_max))
     return holds
 
 

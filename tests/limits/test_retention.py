@@ -19,6 +19,7 @@ SETTINGS = {
     "pchannels": 1,
     "segment_bytes": MIB,
     "retention_bytes": 2 * MIB,
+    "hold_bytes_max": 0,
     "tail_bytes_max": 64 * 1024,
     "consume_credit_bytes": 64 * 1024,
     "snapshot_period_s": 0.1,

@@ -12,6 +12,7 @@ class HolderKind(StrEnum):
     SNAPSHOT = "snapshot"
     TRANSACTION = "transaction"
     CURSOR = "cursor"
+    READER = "reader"
     BACKUP = "backup"
     GROUP = "group"
     REPLICA = "replica"

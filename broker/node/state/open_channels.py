@@ -3,8 +3,10 @@
 It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
-from collections.abc import Sequence
+from collections.abc import MutableSet, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakSet
 
 import anyio
 
@@ -42,6 +44,20 @@ class SnapshotProgress:
     observed_tick: TimeTick = TimeTick(0)
 
 
+class HoldingReader(Protocol):
+    """A reader of a pchannel, from its first message to its end."""
+
+    @property
+    def reads(self) -> str:
+        """The vchannel, or whatever else it has selected, in words."""
+        ...
+
+    @property
+    def needed_from(self) -> MessageId | None:
+        """It needs every message from this id on; None while it takes whatever is left."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OpenChannel:
     """A pchannel serving at one term. Also the `ChannelView` that the edge reads through."""
@@ -55,6 +71,8 @@ class OpenChannel:
     transactions: Transactions
     snapshot: SnapshotProgress
     segments: SegmentTable
+    # Weak: one that died without a word must not hold the log for ever.
+    readers: MutableSet[HoldingReader] = field(default_factory=WeakSet)
     closed: anyio.Event = field(default_factory=anyio.Event)
 
     def offsets(self) -> ChannelOffsets:
