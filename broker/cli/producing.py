@@ -41,6 +41,7 @@ class ProduceOptions:
     format: str | None = None
     skip: int = 0
     new: bool = False
+    partition: str | None = None
 
 
 def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> None:
@@ -155,7 +156,10 @@ class _Producing:
         if messages:
             atomic = self._options.txn
             landed = await self._stored(
-                self._client.append_messages(self._target, messages, atomic=atomic), len(messages)
+                self._client.append_messages(
+                    self._target, messages, atomic=atomic, partition=self._options.partition
+                ),
+                len(messages),
             )
             if atomic and landed:
                 tally.transactions += len({(it.vchannel, it.tick) for it in landed})
@@ -164,7 +168,9 @@ class _Producing:
 
     async def _append_rows(self, rows: Rows) -> None:
         count = rows.table.num_rows
-        append = self._client.append_arrow(self._target, rows.table, key=self._options.key)
+        append = self._client.append_arrow(
+            self._target, rows.table, key=self._options.key, partition=self._options.partition
+        )
         if await self._stored(append, count) is not None:
             self._tally.bytes += rows.table.nbytes
             self._stored_to(rows.end, count)

@@ -9,9 +9,15 @@ from broker.client.batch_mark import BatchMark
 from broker.client.batch_tick import BatchTick
 from broker.client.durability import Durability
 from broker.client.errors import ProtocolBroken
-from broker.client.message import KEY_PROPERTY, Received, own_tags
+from broker.client.message import (
+    HEADER_PROPERTY,
+    KEY_PROPERTY,
+    Received,
+    own_tags,
+    partition_of,
+)
 from broker.model.batch import BatchKeys
-from broker.model.ids import MessageId, TimeTick, VChannelName
+from broker.model.ids import MessageId, PartitionId, TimeTick, VChannelName
 from schemas.arrow.ipc import BadArrow
 from schemas.arrow.json_rows import rows_as_json
 from schemas.arrow.rows import decode_rows
@@ -144,6 +150,21 @@ class MessageBatch:
         if self._came.form == STORED:
             return [int(tags.get("_t", "0")) for tags in self._stored_tags]
         return (self._came.type,) * len(self)
+
+    @property
+    def partition_ids(self) -> Sequence[PartitionId | None]:
+        """The partition of each message, as `Received.partition_id`.
+
+        Raises ProtocolBroken for a malformed header.
+        """
+        try:
+            if self._came.form == STORED:
+                found = zip(self.types, self._stored_tags, strict=True)
+                return [partition_of(kind, tags.get(HEADER_PROPERTY, "")) for kind, tags in found]
+            shared = _shared(self._came.properties).get(HEADER_PROPERTY, "")
+            return (partition_of(self._came.type, shared),) * len(self)
+        except ValueError as error:
+            raise ProtocolBroken(f"the header of a message: {error}") from error
 
     @property
     def vchannels(self) -> Sequence[str]:

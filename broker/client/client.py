@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Gathering
+from broker.client.append.named_partitions import NamedPartitions, check_rows
 from broker.client.append.outbox import SendLimits
 from broker.client.append.outgoing_batch import Ticket
 from broker.client.append.prepare import batch_header
@@ -80,10 +81,12 @@ class Client:
         self._network = network
         self._tasks = tasks
         self._deadlines = deadlines
-        self._appends = Appends(network, tasks, *sending, resend=resend)
         self.collections = Collections(coordinator, owners, deadline_s=call_s)
         self._targets = self.collections.targets
         network.on_dropped = self._targets.forget_all
+        self.master = Master(coordinator, tasks, self._targets.forget, deadline_s=call_s)
+        partitions = NamedPartitions(self.master, self._targets.forget_all)
+        self._appends = Appends(network, tasks, *sending, partitions, resend=resend)
         self.offsets = Offsets(owners, deadline_s=call_s)
         self.cursors = NamedCursors(
             coordinator, owners, self._targets, self.offsets, deadline_s=call_s
@@ -93,7 +96,6 @@ class Client:
         self.commits = BatchCommits(coordinator, deadline_s=call_s)
         self.config = ClusterConfig(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
-        self.master = Master(coordinator, tasks, deadline_s=call_s)
         # Everyday calls of the parts are methods of the client too: `log.cut(...)`.
         readers = Readers(network, tasks, self.offsets, self.collections, self.cursors)
         self.read = readers.read
@@ -108,13 +110,14 @@ class Client:
         self.commit_batch = self.commits.commit
         self.abort_batch = self.commits.abort
 
-    async def append(
+    async def append(  # noqa: PLR0913 - each is an option of the program, by its name
         self,
         target: str,
         payload: bytes,
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
@@ -130,13 +133,21 @@ class Client:
         promises less: see `Durability`; the result says what the message got. `kind`: what Milvus's
         own messages need, see `Message`.
 
+        `partition` names a partition of the collection, which must have a schema: the row is
+        counted in that partition's segments, and the reader gets its id. Without it a row is in
+        `_default`.
+
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
-        been written, MessageTooLarge, or the server's refusal.
+        been written, MessageTooLarge, or the server's refusal. UnknownDefinition when there is no
+        such partition, BadTarget for a message that can have none.
         """
         # `known` first: to await `resolve` for each message costs more than the look-up.
         within_s = deadline_s or self._deadlines.append_s
         shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
         message = Message(payload, key, properties, **kind)
+        if partition is not None:
+            level = level_of(durability)
+            return await self._appends.one_into(partition, shards, message, within_s, level)
         return await self._appends.one(shards, message, within_s, level_of(durability))
 
     async def append_soon(
@@ -155,13 +166,14 @@ class Client:
         shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
         return await self._appends.soon(shards, message, within_s, level_of(durability))
 
-    async def append_batch(
+    async def append_batch(  # noqa: PLR0913 - as of `append`
         self,
         target: str,
         payloads: Sequence[bytes],
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> AppendedBatch:
@@ -170,21 +182,25 @@ class Client:
         Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
+        `partition`: see `append`.
         """
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
         vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         plain = Message(b"", properties=properties)
         header = batch_header(vchannel, plain, within_s, level_of(durability), raw=shards.raw)
+        if partition is not None:
+            return await self._appends.batch_into(partition, header, payloads, keys)
         return await self._appends.batch(header, payloads, keys)
 
-    async def append_arrow(
+    async def append_arrow(  # noqa: PLR0913 - as of `append`
         self,
         target: str,
         rows: "pa.RecordBatch | pa.Table",
         *,
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
@@ -194,15 +210,23 @@ class Client:
         `append` does; without it batches take turns. Rows of one shard keep their order. Large
         inputs become several batches, each stored whole or not at all; the results are in the order
         of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
-        every result; when all failed, the first error is raised.
+        every result; when all failed, the first error is raised. `partition`: see `append`.
 
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable.
         """
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
-        pieces = split_rows(rows, shards, key, self._appends.compression)
-        return await self._appends.rows(pieces, properties, within_s, level_of(durability))
+        level, compression = level_of(durability), self._appends.compression
+        if partition is None:
+            pieces = split_rows(rows, shards, key, compression)
+            return await self._appends.rows(pieces, properties, within_s, level)
+
+        async def append(named: bytes) -> list[AppendedBatch]:
+            pieces = split_rows(rows, shards, key, compression)
+            return await self._appends.rows(pieces, properties, within_s, level, named=named)
+
+        return await self._appends.partitions.into(shards.vchannels[0], partition, append)
 
     async def append_messages(
         self,
@@ -211,6 +235,7 @@ class Client:
         *,
         atomic: bool = True,
         barrier_time_tick: int = 0,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; the results are in the order of the messages.
@@ -226,12 +251,17 @@ class Client:
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
         Waits for all messages; when any failed, AppendsFailed has the result of each one.
+        `partition`: see `append`; all of them must be plain inserts.
         """
         checked = checked_messages(messages, barrier_time_tick)
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
         append = append_atomically if atomic else Appends.many
-        return await append(self._appends, shards, checked, deadline_s=within_s)
+        if partition is None:
+            return await append(self._appends, shards, checked, within_s)
+        check_rows(checked)
+        into = partial(append, self._appends, shards, checked, within_s)
+        return await self._appends.partitions.into(shards.vchannels[0], partition, into)
 
     async def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None

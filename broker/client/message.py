@@ -9,15 +9,18 @@ from typing import NamedTuple, TypedDict
 from broker.client.batch_mark import BatchMark
 from broker.client.batch_tick import BatchTick
 from broker.client.durability import Durability
-from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
+from broker.model.ids import BroadcastId, MessageId, PartitionId, TimeTick, VChannelName
 from broker.model.message import SYSTEM_TYPES, MessageType
+from schemas.encoding.base64_text import read_base64
 from schemas.properties.broadcast_header import read_broadcast_id
+from schemas.properties.insert_header import read_insert_header
 from schemas.properties.keys import BARRIER_TICK, BARRIER_WAIT_MS
 from schemas.wire import message as wire_message
 
 Key = bytes | str | int
 
 KEY_PROPERTY = "tidemark.key"
+HEADER_PROPERTY = "_h"
 TICK_MAX = (1 << 64) - 1
 TICK_LOGICAL_BITS = 18
 
@@ -117,6 +120,15 @@ class Received(NamedTuple):
         return own_tags(self.tags)
 
     @property
+    def partition_id(self) -> PartitionId | None:
+        """The partition of the row; None for what no partition has. ValueError: a bad header.
+
+        The log names one for every row of a collection whose rows it counts, `_default` where the
+        program named none. `log.master.show_partitions` has the names.
+        """
+        return partition_of(self.type, self.tags.get(HEADER_PROPERTY, ""))
+
+    @property
     def broadcast_id(self) -> BroadcastId | None:
         """The id of the broadcast that this message is a copy of; None for any other message.
 
@@ -150,6 +162,15 @@ class Batch(NamedTuple):
     def plain_closed_tick(self) -> TimeTick:
         """The closed tick as an integer that knows nothing about channels."""
         return TimeTick(int(self.closed_tick))
+
+
+@lru_cache(maxsize=1024)
+def partition_of(kind: int, header: str) -> PartitionId | None:
+    """The partition that the header of a message of this type names. ValueError: a bad header."""
+    if kind != MessageType.INSERT or not header:
+        return None
+    partitions = read_insert_header(read_base64(header)).partitions
+    return PartitionId(partitions[0].partition_id) if partitions else None
 
 
 def own_tags(tags: Mapping[str, str]) -> dict[str, str]:
@@ -213,7 +234,10 @@ def own_properties(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in stored.items():
         _check_text(name, value)
         if name[:1] == "_" or name == KEY_PROPERTY:
-            raise ValueError(f"property {name!r} is reserved; choose one without leading '_'")
+            advice = "; `partition` names a partition" if name == HEADER_PROPERTY else ""
+            raise ValueError(
+                f"property {name!r} is reserved; choose one without leading '_'{advice}"
+            )
     return stored
 
 

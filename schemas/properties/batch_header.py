@@ -40,6 +40,12 @@ def _ids_of(collection_id: int, partition_id: int, segment_id: int) -> tuple[byt
     return b"\x08" + varint(collection_id) + b"\x12", b"\x08" + varint(partition_id), segment
 
 
+def partition_property(collection_id: int, partition_id: int) -> bytes:
+    """The entry by which a batch names its collection and partition; the log adds the rest."""
+    partition = field(0x12, b"\x08" + varint(partition_id))
+    return joined(b"", b"\x08" + varint(collection_id) + partition)
+
+
 def with_deletes(header: bytes, collection_id: int, rows: int) -> bytes:
     """A `messages.DeleteMessageHeader` with these, and otherwise what it says. Raises Malformed."""
     kept = [

@@ -121,6 +121,29 @@ def test_rows_of_a_stream_come_out_as_they_went_in(
     assert len({it.vchannel for it in found}) == 3
 
 
+def test_rows_go_to_the_partition_that_the_option_names(
+    spark: SparkSession, broker: BrokerProcess, create: Any, with_client: WithClient
+) -> None:
+    create("sink_parted", shards=2, schema=SCHEMA)
+    made: list[int] = []
+    ids: list[int | None] = []
+
+    async def partition(log: Client) -> None:
+        made.append((await log.master.create_partition("sink_parted", "late")).id)
+
+    async def use(log: Client) -> None:
+        async for batch in log.read_batches("sink_parted", until="now"):
+            ids.extend(batch.partition_ids)
+
+    with_client(partition)
+    frame = spark.range(0, 200, 1, 2).selectExpr("concat('t', id) as text", "id")
+    write(frame, broker, topic="sink_parted", key="id", partition="late")
+    with_client(use)
+    assert ids == made * 200
+    with pytest.raises(PySparkException, match="has no partition 'never'"):
+        write(frame, broker, topic="sink_parted", partition="never")
+
+
 def test_rows_of_a_collection_come_out_as_rows(
     spark: SparkSession, broker: BrokerProcess, create: Any, with_client: WithClient
 ) -> None:

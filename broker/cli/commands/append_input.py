@@ -57,6 +57,10 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
             "--txn", help="Append each batch as one transaction per shard, with --format lines."
         ),
     ] = False,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The partition that the rows go to; default: _default."),
+    ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="TARGET is a vchannel that need not exist yet.")
     ] = False,
@@ -70,5 +74,7 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
     from broker.cli.producing import ProduceOptions, produce_input
 
     form = None if format is InputFormat.LINES else format.value
-    options = ProduceOptions(target, tuple(files or ()), key, batch, txn, form, skip, new)
+    options = ProduceOptions(
+        target, tuple(files or ()), key, batch, txn, form, skip, new, partition
+    )
     produce_input(server, options, as_json=json)

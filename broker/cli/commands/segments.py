@@ -38,7 +38,7 @@ class State(StrEnum):
 def show(
     collection: CollectionArgument,
     partition: Annotated[
-        int | None, typer.Option(metavar="ID", help="Only those of this partition.")
+        str | None, typer.Option(metavar="NAME", help="Only those of this partition; or its ID.")
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only those in this state.")] = None,
     server: Server = "",

@@ -76,6 +76,10 @@ def iso_time(unix_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
 
 
+def _partition(batch: MessageBatch) -> list[bytes | None]:
+    return [None if it is None else str(it).encode() for it in batch.partition_ids]
+
+
 FIELDS: Final[dict[str, Column]] = {
     "payload": lambda batch: batch.payloads,
     "key": lambda batch: batch.keys,
@@ -85,6 +89,7 @@ FIELDS: Final[dict[str, Column]] = {
     "timestamp_ms": _text(lambda batch: [it >> TICK_LOGICAL_BITS for it in batch.ticks]),
     "vchannel": _text(lambda batch: batch.vchannels),
     "collection": _collection,
+    "partition_id": _partition,
     "type": _text(lambda batch: batch.types),
     "size": _text(lambda batch: [len(it) for it in batch.payloads]),
     "properties": _text(lambda batch: [dumps(it, ensure_ascii=False) for it in batch.properties]),

@@ -3,28 +3,32 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.cli.session import with_client
+from broker.cli.session import USAGE, fail, with_client
 from broker.cli.show.figures import size_text
 from broker.cli.show.output import print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment
 from broker.client import Client
-from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
+from broker.client.errors import UnknownDefinition
+from broker.model.ids import TICK_LOGICAL_BITS, PartitionId, TimeTick
 from broker.model.master.segment_meta import SegmentMeta
 
 NOTHING = "-"
 
 
 def show_segments(
-    server: str, collection: str, partition: int | None, state: str | None, *, as_json: bool
+    server: str, collection: str, partition: str | None, state: str | None, *, as_json: bool
 ) -> None:
-    """Print one row for each segment of a collection."""
+    """Print one row for each segment of a collection; `partition` is a name or an id."""
 
-    async def ask(client: Client) -> list[SegmentMeta]:
+    async def ask(client: Client) -> tuple[list[SegmentMeta], Mapping[PartitionId, str]]:
         id = await _id_of(client, collection)
-        return await client.master.show_segments(id, partition)
+        ids = await _partitions_of(client, id)
+        only = None if partition is None else _partition_id(partition, ids)
+        names = {id: name for name, id in ids.items()}
+        return await client.master.show_segments(id, only), names
 
-    found = with_client(server, ask)
-    _print([it for it in found if state in (None, it.state.value)], as_json=as_json)
+    found, names = with_client(server, ask)
+    _print([it for it in found if state in (None, it.state.value)], names, as_json=as_json)
 
 
 def show_flushes(server: str, *, as_json: bool) -> None:
@@ -33,7 +37,7 @@ def show_flushes(server: str, *, as_json: bool) -> None:
     async def ask(client: Client) -> list[SegmentMeta]:
         return [it async for it in client.master.list_flushes()]
 
-    _print(with_client(server, ask), as_json=as_json)
+    _print(with_client(server, ask), {}, as_json=as_json)
 
 
 def show_states(server: str, segments: Sequence[int], *, as_json: bool) -> None:
@@ -78,13 +82,33 @@ async def _id_of(client: Client, collection: str) -> int:
     return (await client.collections.get(collection)).id
 
 
-def _print(found: Sequence[SegmentMeta], *, as_json: bool) -> None:
+async def _partitions_of(client: Client, id: int) -> Mapping[str, PartitionId]:
+    """Empty for a collection that is not in the table: a program announced it to its log itself."""
+    try:
+        known = await client.master.describe_collection(collection_id=id)
+        return await client.master.show_partitions(known.name, database=known.database)
+    except UnknownDefinition:
+        return {}
+
+
+def _partition_id(given: str, ids: Mapping[str, PartitionId]) -> PartitionId:
+    # A name may consist of digits, so names go first.
+    if given in ids:
+        return ids[given]
+    if given.isdigit():
+        return PartitionId(int(given))
+    return fail(f"there is no partition {given!r}; there are {', '.join(ids) or 'none'}", USAGE)
+
+
+def _print(
+    found: Sequence[SegmentMeta], names: Mapping[PartitionId, str], *, as_json: bool
+) -> None:
     if as_json:
-        return print_json([_fields(it) for it in found])
+        return print_json([_fields(it, names) for it in found])
     return show_fitted(
         [
             Column("segment", [str(it.id) for it in found]),
-            Column("partition", [str(it.partition_id) for it in found]),
+            Column("partition", [names.get(it.partition_id, str(it.partition_id)) for it in found]),
             Column("state", [it.state.value for it in found]),
             Column("rows", [f"{it.rows:,}" for it in found]),
             Column("size", [size_text(it.size_bytes) for it in found]),
@@ -99,11 +123,12 @@ def _moment(tick: TimeTick) -> str:
     return moment(tick >> TICK_LOGICAL_BITS) if tick else NOTHING
 
 
-def _fields(it: SegmentMeta) -> dict[str, Any]:
+def _fields(it: SegmentMeta, names: Mapping[PartitionId, str]) -> dict[str, Any]:
     return {
         "segment": it.id,
         "collection": it.collection_id,
         "partition": it.partition_id,
+        "partition_name": names.get(it.partition_id),
         "state": it.state.value,
         "origin": it.origin.value,
         "vchannel": it.vchannel,

@@ -11,7 +11,7 @@ from broker.client.append.outgoing_batch import Ticket
 from broker.client.append.producer import AnswerFuture
 from broker.client.batch import AppendedBatch
 from broker.client.durability import word_of
-from broker.client.errors import AppendsFailed, TidemarkError
+from broker.client.errors import AppendsFailed, OutcomeUnknown, TidemarkError
 from broker.client.message import Appended
 from broker.model.ids import MessageId, TimeTick, VChannelName
 
@@ -54,7 +54,10 @@ def batch_result(first: Appended, count: int) -> AppendedBatch:
 def batch_results(
     outcomes: Sequence[Appended | TidemarkError], counts: Sequence[int]
 ) -> list[AppendedBatch]:
-    """The results of several batches. AppendsFailed when some failed, the first error if all."""
+    """The results of several batches.
+
+    AppendsFailed when some failed; the first error if all, one of unknown outcome before others.
+    """
     batches = [
         it if isinstance(it, TidemarkError) else batch_result(it, count)
         for it, count in zip(outcomes, counts, strict=True)
@@ -64,7 +67,9 @@ def batch_results(
         return good
     if good:
         raise AppendsFailed(batches)
-    raise next(it for it in batches if isinstance(it, TidemarkError))
+    failures = [it for it in batches if isinstance(it, TidemarkError)]
+    # An error that says "refused" must not hide that another batch may be stored.
+    raise next((it for it in failures if isinstance(it, OutcomeUnknown)), failures[0])
 
 
 def abandon(offered: Iterable[Offered | TidemarkError]) -> None:

@@ -22,6 +22,12 @@ from broker.client.append.append_results import (
     result_of,
 )
 from broker.client.append.batch_producer import BatchProducer, Gathering
+from broker.client.append.named_partitions import (
+    NamedPartitions,
+    check_rows,
+    in_partition,
+    in_partitions,
+)
 from broker.client.append.outbox import Outbox, SendLimits
 from broker.client.append.outgoing_batch import BatchHeader, Ticket
 from broker.client.append.prepare import Prepared, batch_header, check_batch, is_plain, prepare
@@ -45,9 +51,11 @@ class Appends:
         tasks: TaskGroup,
         limits: SendLimits,
         gathering: Gathering,
+        partitions: NamedPartitions,
         *,
         resend: bool,
     ) -> None:
+        self.partitions = partitions
         self.compression = gathering.compression
         # Producers arm deadlines with `call_at`, so these must be of the event loop's clock.
         self._now_s = asyncio.get_running_loop().time
@@ -72,16 +80,32 @@ class Appends:
         offered = await self._offer(work, deadline_s)
         return await (result_of(*offered) if isinstance(offered, tuple) else offered)
 
+    async def one_into(
+        self, partition: str, shards: Shards, message: Message, deadline_s: float, level: int
+    ) -> Appended:
+        """As `one`, into a partition by its name. Raises as `NamedPartitions.into`."""
+        check_rows([message])
+
+        async def append(named: bytes) -> Appended:
+            return await (await self.soon(shards, message, deadline_s, level, named))
+
+        return await self.partitions.into(shards.vchannels[0], partition, append)
+
     def soon(
-        self, shards: Shards, message: Message, deadline_s: float, level: int
+        self, shards: Shards, message: Message, deadline_s: float, level: int, named: bytes = b""
     ) -> Awaitable[Ticket]:
-        """Queue one plain message once there is room; the caller must await this at once."""
+        """Queue one plain message once there is room; the caller must await this at once.
+
+        `named`, here and below: the property that names the partition of the rows.
+        """
         if not is_plain(message):
             raise BadTarget(
                 f"a message of type {message.type} cannot be part of a batch: use append"
             )
         vchannel = shards.choose_for(message)
         header = batch_header(vchannel, message, deadline_s, level, raw=shards.raw)
+        if named:
+            header = in_partition(header, named)
         return self._gather(message, header, deadline_s)
 
     async def batch(
@@ -98,6 +122,20 @@ class Appends:
         pending = producer.offer_batch(header, payloads, given, deadline_at_s)
         return batch_result(await result_of(header.vchannel, pending), len(payloads))
 
+    async def batch_into(
+        self,
+        partition: str,
+        header: BatchHeader,
+        payloads: Sequence[bytes],
+        keys: Sequence[Key | None] | None,
+    ) -> AppendedBatch:
+        """As `batch`, into a partition by its name. Raises as `NamedPartitions.into`."""
+
+        async def append(named: bytes) -> AppendedBatch:
+            return await self.batch(in_partition(header, named), payloads, keys)
+
+        return await self.partitions.into(header.vchannel, partition, append)
+
     async def rows(
         self,
         pieces: Iterable[tuple[VChannelName, int, bytes]],
@@ -105,6 +143,7 @@ class Appends:
         deadline_s: float,
         level: int = 0,
         txn: str = "",
+        named: bytes = b"",
     ) -> list[AppendedBatch]:
         """Append batches of Arrow rows, each a number of rows and its body; wait for all.
 
@@ -120,6 +159,8 @@ class Appends:
                     counts.append(count)
                     plain = Message(b"", properties=properties)
                     header = batch_header(vchannel, plain, deadline_s, level, txn)
+                    if named:
+                        header = in_partition(header, named)
                     producer = self._batches.of(vchannel)
                     if not producer.has_room:
                         await producer.wait_for_room(deadline_at_s)
@@ -140,11 +181,13 @@ class Appends:
         return await producer.gather_when_room(header, message, self._now_s() + deadline_s)
 
     async def many(
-        self, shards: Shards, messages: Iterable[Message], deadline_s: float
+        self, shards: Shards, messages: Iterable[Message], deadline_s: float, named: bytes = b""
     ) -> list[Appended]:
         """Append all and wait for all; results in order. AppendsFailed when any failed."""
         # All are checked before one is sent: an invalid message keeps the others out of the log.
         work = [prepare(it, shards.choose_for(it), deadline_s, raw=shards.raw) for it in messages]
+        if named:
+            work = in_partitions(work, named)
         offered: list[Offered | TidemarkError] = []
         try:
             for each in work:

@@ -164,7 +164,8 @@ class BatchProducer(Producer):
     ) -> PendingAppend[AnswerFuture]:
         """Queue a batch that is a transaction of its own; only while `takes_whole`."""
         packing = self._codec, self._gathering.pack_bytes_min
-        request = encode_batch(header._replace(txn=WHOLE_MARK), payloads, keys, *packing, own)
+        whole = header._replace(reserved=WHOLE_MARK + header.reserved)
+        request = encode_batch(whole, payloads, keys, *packing, own)
         pending = self._offer_request(header, request, len(payloads), deadline_at_s)
         pending.needs = WHOLE_TXNS
         return pending
@@ -175,7 +176,7 @@ class BatchProducer(Producer):
         """Queue a batch of Arrow rows, behind what was gathered before."""
         batch = ScannedBatch(
             vchannel=header.vchannel,
-            properties=header.txn + header.properties,
+            properties=header.reserved + header.properties,
             type=header.type,
             durability=header.durability,
             codec=ARROW,

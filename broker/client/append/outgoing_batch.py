@@ -36,8 +36,8 @@ class BatchHeader(NamedTuple):
     durability: int = 0
     raw: bool = False
     """The vchannel need not exist: store it also when its collection was dropped."""
-    txn: bytes = b""
-    """The property that names its transaction."""
+    reserved: bytes = b""
+    """Properties that the log itself reads: they name its transaction and its partition."""
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def encode_batch(
 
     `own`: the properties of each message, for a server that knows them; none: only the header's.
     """
-    properties, own_sizes = header.txn + header.properties, tuple[int, ...]()
+    properties, own_sizes = header.reserved + header.properties, tuple[int, ...]()
     if own and own.count(own[0]) == len(own):
         properties, own = properties + own[0], ()
     if own:

@@ -75,8 +75,8 @@ def batch_header(
     """
     _check_size(len(message.payload))
     own = plain_properties(message.properties)
-    named = _txn_property(txn) if txn else b""
-    return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw, named)
+    reserved = _txn_property(txn) if txn else b""
+    return BatchHeader(vchannel, int(message.type), own, deadline_s, level, raw, reserved)
 
 
 def plain_properties(properties: Mapping[str, str]) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from broker.client.append.append_results import Offered, abandon, outcome_of, result_of
 from broker.client.append.batch_producer import BatchProducer
+from broker.client.append.named_partitions import in_partitions
 from broker.client.append.outbox import PendingAppend
 from broker.client.append.outgoing_batch import BatchHeader, message_results
 from broker.client.append.prepare import (
@@ -86,9 +87,15 @@ class TxnAppends:
         return where, pending.waiter.result().txn_context
 
     async def whole(
-        self, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+        self,
+        vchannel: VChannelName,
+        messages: Sequence[Message],
+        deadline_s: float,
+        named: bytes = b"",
     ) -> list[Appended] | None:
         """Append a transaction in one batch: begin, bodies and commit are stored together.
+
+        `named`, here and below: the property that names the partition of the rows.
 
         Results have the tick of the commit. A repeat after a lost answer gets the first answer.
         Raises TransactionExpired when nothing of it was or will be read, so that all of it may be
@@ -112,7 +119,7 @@ class TxnAppends:
         size = sum(map(len, payloads)) + sum(map(len, own)) + sum([len(it) for it in keys if it])
         if size > WHOLE_BYTES_MAX:
             return None
-        header = BatchHeader(vchannel, int(messages[0].type), b"", deadline_s)
+        header = BatchHeader(vchannel, int(messages[0].type), b"", deadline_s, reserved=named)
         deadline_at_s = self._now_s() + deadline_s
         if not producer.has_room:
             await producer.wait_for_room(deadline_at_s)
@@ -128,13 +135,20 @@ class TxnAppends:
         ]
 
     async def bodies(
-        self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
+        self,
+        vchannel: VChannelName,
+        messages: Iterable[Message],
+        txn: str,
+        deadline_s: float,
+        named: bytes = b"",
     ) -> list[Appended | TidemarkError]:
         """The outcome of each body, in the order given, which is also their order in the log.
 
         Raises when one of them fails its checks; then none was sent.
         """
         work = [prepare(each, vchannel, deadline_s, txn=txn) for each in messages]
+        if named:
+            work = in_partitions(work, named)
         deadline_at_s = self._now_s() + deadline_s
         # Gathered, so that tasks which append to the transaction one by one share batches.
         if len(work) == 1 and isinstance(work[0][2], BatchHeader):

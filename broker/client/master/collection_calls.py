@@ -1,6 +1,6 @@
 """Collections and databases: created, dropped, described, listed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
@@ -55,8 +55,11 @@ class CollectionCalls:
     Changes take the options of `ChangeOptions`, and have taken effect everywhere when they return.
     """
 
-    def __init__(self, calls: ServiceCalls, *, deadline_s: float) -> None:
+    def __init__(
+        self, calls: ServiceCalls, forget: Callable[[str], None], *, deadline_s: float
+    ) -> None:
         self._changes = ChangeCalls(calls, deadline_s=deadline_s)
+        self._forget = forget
 
     async def create_collection(
         self,
@@ -104,7 +107,10 @@ class CollectionCalls:
             db_name=options.get("database", ""),
             collection_name=name,
         )
-        return await self._changes.change("DropCollection", request, options)
+        done = await self._changes.change("DropCollection", request, options)
+        # Whatever has the name next has other vchannels.
+        self._forget(name)
+        return done
 
     async def has_collection(self, name: str, *, database: str = "") -> bool:
         """Whether a collection has this name or alias. InvalidArgument for what is no name."""

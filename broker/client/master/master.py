@@ -1,5 +1,7 @@
 """The calls of the master: `log.master`."""
 
+from collections.abc import Callable
+
 from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
@@ -20,13 +22,21 @@ class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls, CollectionCal
     first = await log.master.timestamps.alloc(10)  # from a batch that is at most a second old
     """
 
-    def __init__(self, connection: Connection, tasks: TaskGroup, *, deadline_s: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        tasks: TaskGroup,
+        forget: Callable[[str], None],
+        *,
+        deadline_s: float,
+    ) -> None:
+        """`forget` is called with the name of each collection that this client drops."""
         calls = ServiceCalls(connection, "tidemark.v1.Master", deadline_s=deadline_s)
         TimeAndIds.__init__(self, calls, tasks, deadline_s=deadline_s)
         MemberCalls.__init__(self, calls)
         TimeTickCalls.__init__(self, calls, deadline_s=deadline_s)
         SegmentCalls.__init__(self, calls, deadline_s=deadline_s)
-        CollectionCalls.__init__(self, calls, deadline_s=deadline_s)
+        CollectionCalls.__init__(self, calls, forget, deadline_s=deadline_s)
         PartCalls.__init__(self, calls, deadline_s=deadline_s)
 
     async def get_dd_channel(self) -> str:

@@ -25,7 +25,7 @@ INTERNAL = {
     "Scanner": {"step", "taken"},
     "BatchScanner": {"step", "taken"},
     "Stage": {"txn_for"},
-    "Txn": {"append_pieces", "check_whole", "seal"},
+    "Txn": {"append_pieces", "append_rows", "check_whole", "seal"},
 }
 """Methods that are public for other parts of the client, and not for programs."""
 

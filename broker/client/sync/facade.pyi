@@ -272,6 +272,7 @@ class Client:
     keys of applications) and `master` (timestamps, ids, tenants, proxies)."""
 
     collections: Collections
+    master: Master
     offsets: Offsets
     cursors: NamedCursors
     barriers: NamedBarriers
@@ -279,7 +280,6 @@ class Client:
     commits: BatchCommits
     config: ClusterConfig
     admin: Admin
-    master: Master
     def abort(self) -> None:
         """End everything now; appends that are not answered end with OutcomeUnknown."""
         ...
@@ -295,6 +295,7 @@ class Client:
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
@@ -310,8 +311,13 @@ class Client:
         promises less: see `Durability`; the result says what the message got. `kind`: what Milvus's
         own messages need, see `Message`.
 
+        `partition` names a partition of the collection, which must have a schema: the row is
+        counted in that partition's segments, and the reader gets its id. Without it a row is in
+        `_default`.
+
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
-        been written, MessageTooLarge, or the server's refusal."""
+        been written, MessageTooLarge, or the server's refusal. UnknownDefinition when there is no
+        such partition, BadTarget for a message that can have none."""
         ...
     def append_arrow(
         self,
@@ -320,6 +326,7 @@ class Client:
         *,
         key: str | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
@@ -329,7 +336,7 @@ class Client:
         `append` does; without it batches take turns. Rows of one shard keep their order. Large
         inputs become several batches, each stored whole or not at all; the results are in the order
         of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
-        every result; when all failed, the first error is raised.
+        every result; when all failed, the first error is raised. `partition`: see `append`.
 
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable."""
@@ -341,6 +348,7 @@ class Client:
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> AppendedBatch:
@@ -348,7 +356,8 @@ class Client:
 
         Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
-        BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split."""
+        BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
+        `partition`: see `append`."""
         ...
     def append_messages(
         self,
@@ -357,6 +366,7 @@ class Client:
         *,
         atomic: bool = True,
         barrier_time_tick: int = 0,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; the results are in the order of the messages.
@@ -371,7 +381,8 @@ class Client:
         `barrier_time_tick`: every message gets a larger tick. A tick that the server has not issued
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
-        Waits for all messages; when any failed, AppendsFailed has the result of each one."""
+        Waits for all messages; when any failed, AppendsFailed has the result of each one.
+        `partition`: see `append`; all of them must be plain inserts."""
         ...
     def append_soon(
         self,
@@ -1138,6 +1149,7 @@ class Stage:
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
@@ -1154,6 +1166,7 @@ class Stage:
         *,
         key: str | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Stage Arrow rows, as `Client.append_arrow`.
@@ -1167,12 +1180,18 @@ class Stage:
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
         ...
     def append_messages(
-        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        partition: str | None = None,
+        deadline_s: float | None = None,
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
         ...
@@ -1203,19 +1222,21 @@ class Txn:
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
         """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
 
         It is read with the tick of the commit. After OutcomeUnknown, or when an append is
-        cancelled, the transaction cannot be committed any more."""
+        cancelled, the transaction cannot be committed any more. `partition`: see `Client.append`."""
         ...
     def append_arrow(
         self,
         rows: pa.RecordBatch | pa.Table,
         *,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
@@ -1228,6 +1249,7 @@ class Txn:
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
@@ -1235,7 +1257,11 @@ class Txn:
         Sent again when an answer is lost, and stored once. Read with the tick of the commit."""
         ...
     def append_messages(
-        self, messages: Iterable[Message], *, deadline_s: float | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        partition: str | None = None,
+        deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; raises the first error when any failed."""
         ...

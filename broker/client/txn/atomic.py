@@ -29,9 +29,15 @@ RETRY_PAUSE_S: Final = 0.05
 
 
 async def append_atomically(
-    appends: Appends, shards: Shards, messages: Iterable[Message], deadline_s: float
+    appends: Appends,
+    shards: Shards,
+    messages: Iterable[Message],
+    deadline_s: float,
+    named: bytes = b"",
 ) -> list[Appended]:
     """The results in the order of the messages, with the ticks they are read with.
+
+    `named`, here and below: the property that names the partition of the rows.
 
     Vchannels are written concurrently; AppendsFailed has the result of each message.
     """
@@ -42,7 +48,7 @@ async def append_atomically(
     async def one_vchannel(vchannel: VChannelName, indexes: Sequence[int]) -> None:
         part = [everything[index] for index in indexes]
         try:
-            landed = await append_whole(appends, vchannel, part, deadline_s)
+            landed = await append_whole(appends, vchannel, part, deadline_s, named)
         except TidemarkError as error:
             results.update(dict.fromkeys(indexes, error))
         else:
@@ -63,7 +69,11 @@ async def append_atomically(
 
 
 async def append_whole(
-    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+    appends: Appends,
+    vchannel: VChannelName,
+    messages: Sequence[Message],
+    deadline_s: float,
+    named: bytes = b"",
 ) -> list[Appended]:
     """Append all messages in one transaction; results have the tick of the commit.
 
@@ -72,23 +82,30 @@ async def append_whole(
     server, and refusals of the messages themselves.
     """
     if len(messages) == 1:
-        return [await appends.one(Shards(None, (vchannel,)), messages[0], deadline_s)]
+        shard = Shards(None, (vchannel,))
+        if named:
+            return [await (await appends.soon(shard, messages[0], deadline_s, 0, named))]
+        return [await appends.one(shard, messages[0], deadline_s)]
 
     until_s = anyio.current_time() + deadline_s
     while True:
         left_s = max(until_s - anyio.current_time(), 0.0)
         try:
-            landed = await appends.of_txns.whole(vchannel, messages, left_s)
+            landed = await appends.of_txns.whole(vchannel, messages, left_s, named)
         except TransactionExpired as error:
             if anyio.current_time() + RETRY_PAUSE_S >= until_s:
                 raise DeadlineExceeded(f"{vchannel}: {_NOT_IN_TIME}") from error
             await anyio.sleep(RETRY_PAUSE_S)
         else:
-            return landed or await _append_in_steps(appends, vchannel, messages, left_s)
+            return landed or await _append_in_steps(appends, vchannel, messages, left_s, named)
 
 
 async def _append_in_steps(
-    appends: Appends, vchannel: VChannelName, messages: Sequence[Message], deadline_s: float
+    appends: Appends,
+    vchannel: VChannelName,
+    messages: Sequence[Message],
+    deadline_s: float,
+    named: bytes,
 ) -> list[Appended]:
     """The begin, the bodies and the commit one after the other."""
 
@@ -99,7 +116,7 @@ async def _append_in_steps(
     try:
         with anyio.fail_after(deadline_s):
             while True:
-                landed = await _try_whole(txn, messages)
+                landed = await _try_whole(txn, messages, named)
                 if landed is not None:
                     return landed
                 txn = Txn(appends, resolved, 0, deadline_s)
@@ -111,11 +128,11 @@ async def _append_in_steps(
         raise DeadlineExceeded(f"{vchannel}: {_NOT_IN_TIME}") from error
 
 
-async def _try_whole(txn: Txn, messages: Sequence[Message]) -> list[Appended] | None:
+async def _try_whole(txn: Txn, messages: Sequence[Message], named: bytes) -> list[Appended] | None:
     """The results; None when nothing of it will ever be read, so that it may be retried."""
     try:
         async with txn:
-            landed = await txn.append_messages(messages)
+            landed = await txn.append_rows(messages, named)
             commit = await txn.commit()
     except TransactionExpired:
         return None

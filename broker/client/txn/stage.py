@@ -6,6 +6,7 @@ commit: the sealed part goes to the program that commits the whole batch.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
@@ -82,6 +83,7 @@ class Stage:
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
@@ -92,11 +94,18 @@ class Stage:
         OutcomeUnknown the stage cannot be sealed any more.
         """
         message = Message(payload, key, properties, **kind)
-        (landed,) = await self.append_messages(target, [message], deadline_s=deadline_s)
+        (landed,) = await self.append_messages(
+            target, [message], partition=partition, deadline_s=deadline_s
+        )
         return landed
 
     async def append_messages(
-        self, target: str, messages: Iterable[Message], *, deadline_s: float | None = None
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        partition: str | None = None,
+        deadline_s: float | None = None,
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
         self._check_open()
@@ -109,7 +118,9 @@ class Stage:
         for vchannel, indexes in places.items():
             mine = [everything[index] for index in indexes]
             for txn, start, end in await self._spread(vchannel, [_size(it) for it in mine]):
-                landed = await txn.append_messages(mine[start:end], deadline_s=deadline_s)
+                landed = await txn.append_messages(
+                    mine[start:end], partition=partition, deadline_s=deadline_s
+                )
                 results.update(zip(indexes[start:end], landed, strict=True))
         return [results[index] for index in range(len(everything))]
 
@@ -120,6 +131,7 @@ class Stage:
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
@@ -128,7 +140,11 @@ class Stage:
         size = sum(map(len, payloads)) + MESSAGE_EXTRA_BYTES
         txn = await self.txn_for(vchannel, size)
         return await txn.append_batch(
-            payloads, keys=keys, properties=properties, deadline_s=deadline_s
+            payloads,
+            keys=keys,
+            properties=properties,
+            partition=partition,
+            deadline_s=deadline_s,
         )
 
     async def append_arrow(
@@ -138,6 +154,7 @@ class Stage:
         *,
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Stage Arrow rows, as `Client.append_arrow`.
@@ -149,15 +166,22 @@ class Stage:
         landed: list[AppendedBatch] = []
         lot: dict[Txn, list[Piece]] = {}
         held = 0
+
+        async def one(txn: Txn, pieces: Sequence[Piece]) -> list[AppendedBatch]:
+            append = partial(txn.append_pieces, pieces, properties, within_s)
+            if partition is None:
+                return await append()
+            return await self._appends.partitions.into(txn.vchannel, partition, append)
+
         for piece in split_rows(rows, shards, key, self._appends.compression):
             size = PIECE_BYTES if self._appends.compression else len(piece[2])
             txn = await self.txn_for(piece[0], size)
             lot.setdefault(txn, []).append(piece)
             held += size
             if held >= LOT_BYTES:
-                landed += await _append_lot(lot, properties, within_s)
+                landed += await _append_lot(lot, one)
                 lot, held = {}, 0
-        return landed + await _append_lot(lot, properties, within_s)
+        return landed + await _append_lot(lot, one)
 
     async def seal(self) -> StagedPart:
         """End the stage; returns what the commit of the batch needs.
@@ -245,14 +269,15 @@ async def _roll_back(txn: Txn) -> None:
 
 
 async def _append_lot(
-    lot: Mapping[Txn, Sequence[Piece]], properties: Mapping[str, str], deadline_s: float
+    lot: Mapping[Txn, Sequence[Piece]],
+    append: Callable[[Txn, Sequence[Piece]], Awaitable[list[AppendedBatch]]],
 ) -> list[AppendedBatch]:
     """Send all pieces concurrently; raises the first error after all have ended."""
     results: dict[Txn, list[AppendedBatch] | TidemarkError] = {}
 
     async def one(txn: Txn, pieces: Sequence[Piece]) -> None:
         try:
-            results[txn] = await txn.append_pieces(pieces, properties, deadline_s)
+            results[txn] = await append(txn, pieces)
         except TidemarkError as error:
             results[txn] = error
 

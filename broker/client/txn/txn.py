@@ -8,6 +8,7 @@ a repeated commit gets the answer of the first.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
@@ -15,6 +16,7 @@ import anyio
 
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import Piece, split_rows
+from broker.client.append.named_partitions import check_rows
 from broker.client.append.prepare import batch_header
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
@@ -139,27 +141,41 @@ class Txn:
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
         """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
 
         It is read with the tick of the commit. After OutcomeUnknown, or when an append is
-        cancelled, the transaction cannot be committed any more.
+        cancelled, the transaction cannot be committed any more. `partition`: see `Client.append`.
         """
         message = Message(payload, key, properties, **kind)
-        (landed,) = await self.append_messages([message], deadline_s=deadline_s)
+        (landed,) = await self.append_messages(
+            [message], partition=partition, deadline_s=deadline_s
+        )
         return landed
 
     async def append_messages(
-        self, messages: Iterable[Message], *, deadline_s: float | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        partition: str | None = None,
+        deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; raises the first error when any failed."""
-        results = await self._append(tuple(messages), deadline_s)
-        landed = [it for it in results if isinstance(it, Appended)]
-        if len(landed) < len(results):
-            raise next(it for it in results if isinstance(it, TidemarkError))
-        return landed
+        every = tuple(messages)
+        if partition is not None:
+            check_rows(every)
+            append = partial(self.append_rows, every, deadline_s=deadline_s)
+            return await self._into(partition, append)
+        return _all_landed(await self._append(every, deadline_s))
+
+    async def append_rows(
+        self, messages: Sequence[Message], named: bytes, deadline_s: float | None = None
+    ) -> list[Appended]:
+        """As `append_messages`; `named` is the property that names the partition of the rows."""
+        return _all_landed(await self._append(messages, deadline_s, named))
 
     async def append_batch(
         self,
@@ -167,6 +183,7 @@ class Txn:
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
@@ -177,6 +194,9 @@ class Txn:
         plain = Message(b"", properties=properties)
         self._shards.check_takes(plain.type)
         shared = batch_header(self._vchannel, plain, within_s, txn=self._open_name())
+        if partition is not None:
+            appending = self._appends.batch_into(partition, shared, payloads, keys)
+            return await self._sent(len(payloads), appending)
         return await self._sent(len(payloads), self._appends.batch(shared, payloads, keys))
 
     async def append_arrow(
@@ -184,6 +204,7 @@ class Txn:
         rows: "pa.RecordBatch | pa.Table",
         *,
         properties: Mapping[str, str] = NO_PROPERTIES,
+        partition: str | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
@@ -191,15 +212,28 @@ class Txn:
         When it fails, some of the rows may be in the transaction: roll back.
         """
         self._open_name()
-        shards = Shards(None, (self._vchannel,))
-        pieces = split_rows(rows, shards, None, self._appends.compression)
-        return await self.append_pieces(pieces, properties, deadline_s or self._deadline_s)
+        within_s, shards = deadline_s or self._deadline_s, Shards(None, (self._vchannel,))
+        if partition is None:
+            pieces = split_rows(rows, shards, None, self._appends.compression)
+            return await self.append_pieces(pieces, properties, within_s)
+
+        async def append(named: bytes) -> list[AppendedBatch]:
+            pieces = split_rows(rows, shards, None, self._appends.compression)
+            return await self.append_pieces(pieces, properties, within_s, named)
+
+        return await self._into(partition, append)
 
     async def append_pieces(
-        self, pieces: Iterable[Piece], properties: Mapping[str, str], deadline_s: float
+        self,
+        pieces: Iterable[Piece],
+        properties: Mapping[str, str],
+        deadline_s: float,
+        named: bytes = b"",
     ) -> list[AppendedBatch]:
-        """Append rows that `split_rows` has split for this vchannel."""
-        appending = self._appends.rows(pieces, properties, deadline_s, txn=self._open_name())
+        """Append rows that `split_rows` has split for this vchannel; `named`: see `append_rows`."""
+        appending = self._appends.rows(
+            pieces, properties, deadline_s, txn=self._open_name(), named=named
+        )
         return await self._sent(1, appending)
 
     async def commit(self) -> Appended:
@@ -256,13 +290,17 @@ class Txn:
             except TidemarkError:
                 return  # it expires; the exception that led here is the one to raise
 
+    def _into(self, partition: str, append: Callable[[bytes], Awaitable[T]]) -> Awaitable[T]:
+        self._open_name()
+        return self._appends.partitions.into(self._vchannel, partition, append)
+
     async def _append(
-        self, messages: Sequence[Message], deadline_s: float | None
+        self, messages: Sequence[Message], deadline_s: float | None, named: bytes = b""
     ) -> list[Appended | TidemarkError]:
         name, within_s = self._open_name(), deadline_s or self._deadline_s
         for message in messages:
             self._shards.check_takes(message.type)
-        bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s)
+        bodies = self._appends.of_txns.bodies(self._vchannel, messages, name, within_s, named)
         results = await self._sent(len(messages), bodies)
         # These errors were returned, not raised, so `_sent` has not seen them.
         self._doubt(results)
@@ -315,6 +353,13 @@ class Txn:
                 "the transaction has ended" if self._ended else "the transaction has not begun"
             )
         return self._name
+
+
+def _all_landed(results: Sequence[Appended | TidemarkError]) -> list[Appended]:
+    landed = [it for it in results if isinstance(it, Appended)]
+    if len(landed) < len(results):
+        raise next(it for it in results if isinstance(it, TidemarkError))
+    return landed
 
 
 def checked_keepalive_ms(keepalive_s: float | None) -> int:

@@ -25,6 +25,10 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
         ),
     ),
     "key": ("none", "collection with a schema: the column whose value chooses the shard"),
+    "partition": (
+        "_default",
+        "name of the partition that receives every row, of a collection with a schema",
+    ),
     "appId": ("the query's id", "name under which batches are committed, the same in every run"),
     "batchId": ("none", "`df.write` only, with `appId`: number of the batch; a repeat is ignored"),
     "timeout": ("60s", "longest wait for one append, and for the commit"),
@@ -40,7 +44,8 @@ class SinkOptions:
     """Parsed options.
 
     `topic`: the collection or vchannel that every row goes to; "" when each row names its own.
-    `key`: the column whose value chooses the shard of an Arrow row; None for none. `app` and
+    `key`: the column whose value chooses the shard of an Arrow row; None for none. `partition`: the
+    partition of every row; None for the default one. `app` and
     `batch`: the name and number under which the write is committed; "" and None when the option is
     not set. `timeout_s`: the longest wait for one append, and for the commit.
     """
@@ -52,6 +57,7 @@ class SinkOptions:
     app: str
     batch: int | None
     timeout_s: float
+    partition: str | None = None
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -65,6 +71,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         app=_name(given, "appId") if "appid" in given else "",
         batch=_batch(given, streaming=streaming),
         timeout_s=_timeout_s(given),
+        partition=_name(given, "partition") if "partition" in given else None,
     )
 
 

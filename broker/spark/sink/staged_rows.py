@@ -169,27 +169,30 @@ class _Task:
         self, columns: RowColumns | MessageColumns, lot: pa.RecordBatch
     ) -> Callable[[Client], Awaitable[None]]:
         """Prepare the appends of a lot here, so that CPU work stays off the client's loop."""
+        options, partition = self._options, self._options.partition
         if isinstance(columns, RowColumns):
             rows = columns.rows(lot)
 
             async def append_rows(_: Client) -> None:
-                topic, key = self._options.topic, self._options.key
-                await self._stage.append_arrow(topic, rows, key=key)
+                topic, key = options.topic, options.key
+                await self._stage.append_arrow(topic, rows, key=key, partition=partition)
 
             return append_rows
         runs = list(columns.messages(lot))
         if len(runs) > lot.num_rows // RUN_ROWS + 1:
-            singles, timeout_s = _singles(runs), self._options.timeout_s
+            singles, timeout_s = _singles(runs), options.timeout_s
 
             async def append_singles(_: Client) -> None:
                 for target, messages in singles.items():
-                    await self._stage.append_messages(target, messages, deadline_s=timeout_s)
+                    await self._stage.append_messages(
+                        target, messages, partition=partition, deadline_s=timeout_s
+                    )
 
             return append_singles
 
         async def append_runs(client: Client) -> None:
             for run in runs:
-                await _append_run(client, self._stage, run)
+                await _append_run(client, self._stage, run, partition)
 
         return append_runs
 
@@ -212,11 +215,13 @@ def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
     return found
 
 
-async def _append_run(client: Client, stage: Stage, run: Messages) -> None:
+async def _append_run(client: Client, stage: Stage, run: Messages, partition: str | None) -> None:
     """Append each message to the shard of its key; those without one go round robin, together."""
     vchannels = (await client.collections.resolve([run.target]))[run.target]
     places = _places(run, vchannels)
-    appends = [_append_in_order(stage, target, run, rows) for target, rows in places.items()]
+    appends = [
+        _append_in_order(stage, target, run, rows, partition) for target, rows in places.items()
+    ]
     # All have ended before an error is raised: the stage is aborted then, and must not grow any
     # more.
     for result in await asyncio.gather(*appends, return_exceptions=True):
@@ -236,14 +241,16 @@ def _places(run: Messages, vchannels: Sequence[str]) -> dict[str, Sequence[int]]
 
 
 async def _append_in_order(
-    stage: Stage, target: str, run: Messages, indexes: Sequence[int]
+    stage: Stage, target: str, run: Messages, indexes: Sequence[int], partition: str | None
 ) -> None:
     for chunk in _chunks(run.payloads, indexes):
         keys = None if run.keys is None else [run.keys[index] for index in chunk]
         if keys is not None and not any(key is not None for key in keys):
             keys = None
         payloads = [run.payloads[index] for index in chunk]
-        await stage.append_batch(target, payloads, keys=keys, properties=run.properties)
+        await stage.append_batch(
+            target, payloads, keys=keys, properties=run.properties, partition=partition
+        )
 
 
 def _chunks(payloads: Sequence[bytes], indexes: Sequence[int]) -> Iterator[list[int]]:

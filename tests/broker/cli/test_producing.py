@@ -12,11 +12,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
 from broker.client import connect
+from schemas.generated.milvus.proto import schema as milvus
 from tests.broker_process import BrokerProcess
 
 ROWS = 40_000
@@ -306,3 +308,24 @@ async def test_a_collection_like_a_data_file_takes_its_rows(
     produced = tidemark("produce", name, *how, str(file), server=server)
     assert produced.returncode == 0, produced.stderr
     assert await keys(server, name) == list(range(ROWS))
+
+
+def test_rows_and_lines_go_to_the_partition_that_is_named(server: str) -> None:
+    async def created() -> int:
+        async with connect(server) as log:
+            field = milvus.FieldSchema(name="id", data_type=milvus.DataType(5), is_primary_key=True)
+            schema = bytes(milvus.CollectionSchema(name="parted", fields=[field]))
+            await log.master.create_collection("parted", milvus_schema=schema)
+            return (await log.master.create_partition("parted", "late")).id
+
+    made = anyio.run(created)
+    done = tidemark("produce", "parted", "--partition", "late", server=server, given=b"a\nb\n")
+    assert done.returncode == 0, done.stderr
+    done = tidemark(
+        "consume", "parted", "--from", "all", "--limit", "2", "--format",
+        "%{payload} %{partition_id}", server=server,
+    )  # fmt: skip
+    assert sorted(done.stdout.decode().split("\n")) == ["", f"a {made}", f"b {made}"]
+    lost = tidemark("produce", "parted", "--partition", "never", server=server, given=b"a\n")
+    assert lost.returncode == 1
+    assert b"collection 'parted' has no partition 'never'" in lost.stderr

@@ -14,6 +14,7 @@ from schemas.properties.batch_header import (
     insert_header,
     insert_shares,
     joined,
+    partition_property,
     split_header,
     with_deletes,
 )
@@ -32,6 +33,15 @@ def read(properties: bytes) -> tuple[dict[str, str], generated.InsertMessageHead
     found = common.ImmutableMessage.parse(properties).properties
     text = found.pop("_h")
     return found, generated.InsertMessageHeader.parse(read_base64(text))
+
+
+@given(messages.ids, messages.ids)
+def test_a_partition_is_named_by_a_header_without_counts(collection: int, partition: int) -> None:
+    others, header = read(partition_property(collection, partition))
+    assert others == {}
+    (part,) = header.partitions
+    assert (header.collection_id, part.partition_id, part.rows) == (collection, partition, 0)
+    assert part.segment_assignment is None
 
 
 @settings(deadline=None)

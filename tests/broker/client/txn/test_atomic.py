@@ -205,7 +205,12 @@ class ScriptedTxnAppends(TxnAppends):
         """As with a server of an earlier release."""
 
     async def bodies(
-        self, vchannel: VChannelName, messages: Iterable[Message], txn: str, deadline_s: float
+        self,
+        vchannel: VChannelName,
+        messages: Iterable[Message],
+        txn: str,
+        deadline_s: float,
+        named: bytes = b"",
     ) -> list[Appended | TidemarkError]:
         results: list[Appended | TidemarkError] = []
         for message in messages:

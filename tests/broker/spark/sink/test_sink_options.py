@@ -29,6 +29,7 @@ def test_a_batch_may_say_which_one_it_is() -> None:
         ({"topic": " "}, True, "'topic' is ' ': it is empty; give a name"),
         ({"topic": "a", "path": "b"}, True, "'topic' is 'a': the path 'b' is set, too"),
         ({"key": ""}, True, "'key' is ''"),
+        ({"partition": " "}, True, "'partition' is ' ': it is empty; give a name"),
         ({"appId": ""}, True, "'appId' is ''"),
         ({"appId": "a", "batchId": "1"}, True, "numbers its batches itself"),
         ({"batchId": "1"}, False, "give appId, too"),
