@@ -67,6 +67,10 @@ class SqliteMetaStore:
     async def get(self, key: str) -> MetaEntry | None:
         return await self._in_turn(lambda: self._file.entry(key))
 
+    async def get_many(self, keys: Sequence[str]) -> Sequence[MetaEntry | None]:
+        """See ReadsTogether (`broker/ports/meta.py`)."""
+        return await self._in_turn(lambda: self._file.entries_of(keys))
+
     async def list(
         self, prefix: str, *, limit: int, after: str = ""
     ) -> Sequence[tuple[str, MetaEntry]]:

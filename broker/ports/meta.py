@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 WRITE_KEYS_MAX: Final = 100
 """Different keys of one write: put, deleted and expected ones together. etcd takes 128."""
@@ -97,3 +97,19 @@ class MetaStore(Protocol):
     async def close(self) -> None:
         """Release the store; idempotent. Later calls raise MetaError."""
         ...
+
+
+@runtime_checkable
+class ReadsTogether(Protocol):
+    """A MetaStore for which several keys cost about as much as one."""
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[MetaEntry | None]:
+        """What `get` returns for each key, in this order; not of one moment. Raises MetaError."""
+        ...
+
+
+async def get_many(store: MetaStore, keys: Sequence[str]) -> Sequence[MetaEntry | None]:
+    """The newest entry of each key, in this order, at once where the store can. MetaError."""
+    if isinstance(store, ReadsTogether):
+        return await store.get_many(keys)
+    return [await store.get(key) for key in keys]

@@ -20,6 +20,7 @@ from broker.ports.meta import (
     MetaError,
     MetaStore,
     WriteTooLarge,
+    get_many,
 )
 from broker.ports.meta_writes import all_entries
 
@@ -291,3 +292,11 @@ async def test_any_script_of_writes_ends_as_in_the_naive_store(
         (key, entry.value) for key, entry in naive.listed(prefix)
     ]
     await store.close()
+
+
+async def test_several_keys_are_read_as_one_by_one(store: MetaStore) -> None:
+    await store.write({"a": b"1", "b": b"2"})
+    await store.write({"b": b"3"})
+    keys = ["b", "absent", "a", "b"]
+    assert await get_many(store, keys) == [await store.get(key) for key in keys]
+    assert await get_many(store, []) == []

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from broker.coordinator.counters import count_up
-from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore, get_many
 
 LEADER_KEY = "leader"
 CHECK_S = 1.0
@@ -58,6 +58,10 @@ class LedStore:
     async def get(self, key: str) -> MetaEntry | None:
         """See MetaStore."""
         return await self._store.get(key)
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[MetaEntry | None]:
+        """See ReadsTogether (`broker/ports/meta.py`)."""
+        return await get_many(self._store, keys)
 
     async def list(
         self, prefix: str, *, limit: int, after: str = ""

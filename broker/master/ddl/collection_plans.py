@@ -51,6 +51,11 @@ class CollectionPlans:
         self._next_id = CollectionId(FIRST_COLLECTION_ID)
         self._planned = PlannedCollections()
 
+    @property
+    def next_id(self) -> CollectionId:
+        """What the next collection gets as its id, unless a client of Milvus has taken it."""
+        return self._next_id
+
     def reserve(
         self, request_key: str, id: CollectionId, vchannels: Sequence[VChannelName]
     ) -> None:

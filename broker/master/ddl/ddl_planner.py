@@ -7,6 +7,7 @@ from broker.core.master.ddl_answer import DdlAnswer, write_answer
 from broker.core.master.stale_timestamps import PlannedTimestamps
 from broker.master.ddl.collection_plans import CollectionPlans
 from broker.master.ddl.part_plans import PartPlans
+from broker.master.ddl.read_ahead import ReadAhead
 from broker.master.table.record_sizes import record_problem
 from broker.master.table.table_records import TableRecords
 from broker.model.broadcast import Broadcast
@@ -61,7 +62,8 @@ class DdlPlanner:
     ) -> None:
         self._messages = messages
         self._control = control
-        records = TableRecords(store)
+        self._ahead = ReadAhead(store)
+        records = TableRecords(self._ahead)
         self._collections = CollectionPlans(records, pchannels, ids)
         self._parts = PartPlans(records, ids)
         self._timestamps = PlannedTimestamps()
@@ -93,7 +95,11 @@ class DdlPlanner:
             await self._check_given(change)
             broadcast = request.ddl.broadcast
         else:
-            change, vchannels = await self._planned(request)
+            try:
+                await self._ahead.read(request.ddl, self._collections.next_id)
+                change, vchannels = await self._planned(request)
+            finally:
+                self._ahead.forget()
             broadcast = self._broadcast(request, change, vchannels)
         # Before the record: a recorded change whose records do not fit could never be applied.
         if problem := record_problem(change):

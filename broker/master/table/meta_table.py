@@ -1,17 +1,22 @@
 """Applies changes to the meta table: those that wait together share one write."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from actors import Actor, Envelope
 from broker.master.table.apply_change import ChangeWriter
+from broker.master.table.change_keys import keys_read
 from broker.master.table.leftovers import remove_leftovers, remove_more_indexes, write_ahead
 from broker.master.table.messages import MetaTableMessage
 from broker.master.table.write_group import WriteGroup
 from broker.model.failure import Refused
 from broker.model.master.table_change import AddCollection, RemoveCollection, RemoveIndexes
 from broker.ports.meta import Conflict, MetaError, MetaStore
+
+READ_AHEAD: Final = 32
+"""Changes whose records are read at once: about as many as share a write."""
 
 log = structlog.get_logger(__name__)
 
@@ -26,13 +31,15 @@ class MetaTable(Actor[MetaTableMessage]):
     async def receive(self, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
         group = WriteGroup(self._store)
         waiting: list[Envelope[MetaTableMessage]] = []
-        for envelope in batch:
+        for at, envelope in enumerate(batch):
             if group.full:
                 await self._flush(group, waiting)
                 group, waiting = WriteGroup(self._store), []
             waiting.append(envelope)
             try:
                 message = envelope.message
+                if len(waiting) == 1:
+                    await _read_ahead(group, batch[at : at + READ_AHEAD])
                 if isinstance(message.change, AddCollection):
                     await write_ahead(self._store, message.change)
                 await ChangeWriter(group).apply(message.change, message.tick)
@@ -71,3 +78,7 @@ class MetaTable(Actor[MetaTableMessage]):
         self._applied += len(waiting)
         for envelope in waiting:
             envelope.reply(None)
+
+
+async def _read_ahead(group: WriteGroup, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
+    await group.read_ahead([key for it in batch for key in keys_read(it.message.change)])

@@ -1,9 +1,9 @@
 """Several changes in one write: each reads what those before it have written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from broker.ports.meta import Conflict, MetaEntry, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaStore, get_many
 from broker.ports.meta_writes import SPLIT_BYTES, SPLIT_KEYS
 
 FIRST_MARK: Final = 1 << 62
@@ -12,14 +12,14 @@ those of two keys to learn which was written last."""
 
 
 class WriteGroup:
-    """A MetaStore in front of another one that keeps writes until `flush`.
+    """A MetaStore in front of another one that keeps writes until `flush`, and what it has read.
 
     For the only writer of these keys. `list` shows the store without what was kept.
     """
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
-        self._read: dict[str, int] = {}
+        self._read: dict[str, MetaEntry | None] = {}
         self._kept: dict[str, bytes | None] = {}
         self._marks: dict[str, int] = {}
         self._mark = FIRST_MARK
@@ -36,9 +36,14 @@ class WriteGroup:
         if key in self._kept:
             value = self._kept[key]
             return None if value is None else MetaEntry(value, self._marks[key])
-        entry = await self._store.get(key)
-        self._read.setdefault(key, 0 if entry is None else entry.revision)
-        return entry
+        if key not in self._read:
+            self._read[key] = await self._store.get(key)
+        return self._read[key]
+
+    async def read_ahead(self, keys: Collection[str]) -> None:
+        """Read what `get` will be asked for, at once. MetaError."""
+        unknown = [it for it in dict.fromkeys(keys) if it not in self._read]
+        self._read |= zip(unknown, await get_many(self._store, unknown), strict=True)
 
     async def list(
         self, prefix: str, *, limit: int, after: str = ""
@@ -72,7 +77,8 @@ class WriteGroup:
         if not kept:
             return
         puts = {key: value for key, value in kept.items() if value is not None}
-        expect = {key: self._read[key] for key in kept if key in self._read}
+        read = [(key, self._read[key]) for key in kept if key in self._read]
+        expect = {key: 0 if entry is None else entry.revision for key, entry in read}
         deletes = [key for key, value in kept.items() if value is None]
         await self._store.write(puts, deletes=deletes, expect=expect)
         self._kept, self._read, self._marks = {}, {}, {}
