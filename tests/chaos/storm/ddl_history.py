@@ -143,10 +143,22 @@ class Contradiction(Exception):
 def fold(changes: Sequence[Change]) -> tuple[Table, list[tuple[Change, str]]]:
     """The table after all changes, and those that contradict what there was, with the reason.
 
-    Stricter than the master: it was to refuse such changes before they were recorded.
+    Stricter than the master: it was to refuse such changes before they were recorded. But the drop
+    of an alias and that of its collection wait for different names: both may be recorded when each
+    was right, and the alias is gone either way.
     """
-    table, wrong = Table(), list[tuple[Change, str]]()
+    table, wrong, gone = Table(), list[tuple[Change, str]](), set[str]()
     for each in changes:
+        match each.change:
+            case RemoveCollection(name=name) if name in table:
+                gone |= table[name].aliases
+            case PointAlias(alias=alias):
+                gone.discard(alias)
+            case RemoveAlias(alias=alias) if alias in gone and _owner(table, alias) is None:
+                gone.discard(alias)
+                continue
+            case _:
+                pass
         try:
             _apply(table, each.change)
         except Contradiction as error:

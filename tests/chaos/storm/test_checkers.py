@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from broker.client import ResourceKey
+from broker.model.master.table_change import RemoveAlias
+from tests.chaos.storm.ddl_history import Change, Request, Told
 from tests.chaos.storm.history import (
     Call,
     CutTaken,
@@ -257,6 +259,18 @@ def test_a_reader_from_the_middle_may_see_the_second_copy_of_a_broadcast() -> No
     history.readings[1].after_tick = 35
     history.readings[1].seen[0] = Seen(b"x", 7, 39, 2)
     assert judge(history) == []
+
+
+def test_an_alias_may_be_dropped_beside_its_collection() -> None:
+    history = good()
+    drop = Change(9, 155, RemoveAlias("", "fleet"), ())
+    history.ddl.control.insert(5, drop)
+    history.ddl.requests.append(Request(drop.about, 39.0, 49.0, Told.DONE, 0, 155))
+    assert judge(history) == []
+    again = Change(10, 156, RemoveAlias("", "fleet"), ())
+    history.ddl.control.insert(6, again)
+    history.ddl.requests.append(Request(again.about, 39.0, 49.0, Told.DONE, 0, 156))
+    assert {it.kind for it in judge(history)} == {"definition invalid"}
 
 
 def test_a_reader_from_the_first_message_on_may_not_see_another_copy() -> None:
