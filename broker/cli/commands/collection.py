@@ -91,7 +91,7 @@ def describe(
 
 @app.command()
 def drop(name: Existing, server: Server = "") -> None:
-    """Drop a collection; its messages stay in the log until retention removes them."""
+    """Drop a collection; its space on the disk comes back within minutes."""
     from broker.cli.show.collection_table import drop_collection
 
     drop_collection(server, name)
