@@ -1,9 +1,9 @@
 """Reads changes of the master's table from messages: ours, and those of Milvus's clients."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from broker.codec.announced import ARROW, are_rows, said_beside
 from broker.codec.milvus_schemas import pairs, read_schema
 from broker.core.master.table_names import NAME_LENGTH_MAX, shown
 from broker.core.naming import is_control_channel
@@ -25,11 +25,10 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
-from broker.model.message import ANNOUNCED, MessageType
+from broker.model.message import MessageType
 from broker.ports.headers import BadHeader
 from schemas.encoding.base64_text import read_base64
 from schemas.generated.milvus.proto import messages, msg
-from schemas.scan import stored_properties
 from schemas.stored import header_of, payload_of
 
 More = Mapping[str, Any]
@@ -46,8 +45,7 @@ def read_change(kind: int, body: bytes, vchannels: Sequence[VChannelName]) -> Ta
         return None
     name = MessageType(kind).name
     try:
-        text = stored_properties(body).get(ANNOUNCED)
-        more: More = {} if text is None else json.loads(text)
+        more = said_beside(body) or {}
         change = reader(header_of(body), payload_of(body), more, vchannels)
         names = [] if change is None else _names(change)
     except Exception as error:
@@ -147,7 +145,7 @@ def _change_schema(
 
 
 def _add_partition(
-    header: bytes, payload: bytes, _: More, __: Sequence[VChannelName]
+    header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
     head = messages.CreatePartitionMessageHeader.parse(header)
     request = msg.CreatePartitionRequest.parse(payload)
@@ -159,11 +157,12 @@ def _add_partition(
         _database(request.db_name),
         request.partition_name or f"_{head.partition_id}",
         PartitionId(head.partition_id),
+        are_rows(more),
     )
 
 
 def _remove_partition(
-    header: bytes, payload: bytes, _: More, __: Sequence[VChannelName]
+    header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
     head = messages.DropPartitionMessageHeader.parse(header)
     request = msg.DropPartitionRequest.parse(payload)
@@ -175,6 +174,7 @@ def _remove_partition(
         _database(request.db_name),
         request.partition_name,
         PartitionId(head.partition_id),
+        are_rows(more),
     )
 
 
@@ -254,9 +254,9 @@ def read_index(fields: Mapping[str, Any]) -> Index:
 
 
 def _rows(more: More) -> RowSchema | None:
-    if "arrow" not in more:
+    if ARROW not in more:
         return None
-    return RowSchema(read_base64(str(more["arrow"])), tuple(int(it) for it in more["widths"]))
+    return RowSchema(read_base64(str(more[ARROW])), tuple(int(it) for it in more["widths"]))
 
 
 def _database(name: str) -> str:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
+from broker.codec.announced import ARROW, OF_ROWS
 from broker.codec.milvus_schemas import key_values
 from broker.codec.read_ddl import read_change
 from broker.model.collection import RowSchema
@@ -129,16 +130,19 @@ def _of_partition(change: AddPartition | RemovePartition) -> EncodedChange:
         "partition_name": change.name,
     }
     ids: dict[str, Any] = {"collection_id": change.collection, "partition_id": change.id}
+    more = {OF_ROWS: True} if change.of_rows else {}
     if isinstance(change, AddPartition):
         return _encoded(
             MessageType.CREATE_PARTITION,
             messages.CreatePartitionMessageHeader(**ids),
             msg.CreatePartitionRequest(base=_base(200), **names, **ids),
+            more,
         )
     return _encoded(
         MessageType.DROP_PARTITION,
         messages.DropPartitionMessageHeader(**ids),
         msg.DropPartitionRequest(base=_base(201), **names, **ids),
+        more,
     )
 
 
@@ -212,7 +216,7 @@ def _index_fields(it: Index) -> dict[str, Any]:
 def _rows(rows: RowSchema | None) -> dict[str, Any]:
     if rows is None:
         return {}
-    return {"arrow": base64_text(rows.arrow), "widths": list(rows.widths)}
+    return {ARROW: base64_text(rows.arrow), "widths": list(rows.widths)}
 
 
 def _base(kind: int) -> common.MsgBase:

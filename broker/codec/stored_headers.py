@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from broker.codec.announced import are_rows, is_announced, said_beside
 from broker.codec.stored_stages import stage_of
 from broker.model.effect import (
     AllFlushed,
@@ -133,6 +134,12 @@ class StoredHeaders:
                 marks.append((index, mark))
         return marks
 
+    def announced(self, stored: bytes) -> bool:
+        try:
+            return is_announced(stored)
+        except ValueError:
+            return False
+
     def batch_mark(self, commit: bytes) -> SetMark | None:
         if _BATCH_KEY not in commit:
             return None
@@ -216,9 +223,9 @@ def _collection_created(stored: bytes) -> Effect | None:
     # Older clients send the schema as bytes, newer ones as a message; the encoding is the same.
     schema = _part(payload, _NEW_SCHEMA) or _part(payload, _OLD_SCHEMA)
     partition_ids = tuple([PartitionId(each) for each in read_ids(header, 2)])
-    return CollectionCreated(
-        CollectionId(_number(header, 1)), partition_ids, schema, _number(schema, _SCHEMA_VERSION)
-    )
+    version = _number(schema, _SCHEMA_VERSION)
+    collection_id = CollectionId(_number(header, 1))
+    return CollectionCreated(collection_id, partition_ids, schema, version, _of_rows(stored))
 
 
 def _schema_changed(stored: bytes) -> Effect | None:
@@ -284,12 +291,19 @@ def _collection_dropped(stored: bytes) -> Effect | None:
 
 def _partition_created(stored: bytes) -> Effect | None:
     header = header_of(stored)
-    return PartitionCreated(CollectionId(_number(header, 1)), PartitionId(_number(header, 2)))
+    ids = CollectionId(_number(header, 1)), PartitionId(_number(header, 2))
+    return PartitionCreated(*ids, _of_rows(stored))
 
 
 def _partition_dropped(stored: bytes) -> Effect | None:
     header = header_of(stored)
-    return PartitionDropped(CollectionId(_number(header, 1)), PartitionId(_number(header, 2)))
+    ids = CollectionId(_number(header, 1)), PartitionId(_number(header, 2))
+    return PartitionDropped(*ids, _of_rows(stored))
+
+
+def _of_rows(stored: bytes) -> bool:
+    said = said_beside(stored)
+    return said is not None and are_rows(said)
 
 
 def _all_flushed(_: bytes) -> Effect | None:

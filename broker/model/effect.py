@@ -27,12 +27,14 @@ class CollectionCreated:
     """The vchannel belongs to this collection from now on.
 
     `schema` is an encoded `milvus.proto.schema.CollectionSchema`, empty when none was sent.
+    `of_rows`: the master says that its rows are Arrow's.
     """
 
     collection_id: CollectionId
     partition_ids: tuple[PartitionId, ...]
     schema: bytes
     schema_version: int
+    of_rows: bool = False
 
     @property
     def default_partition_id(self) -> PartitionId | None:
@@ -49,18 +51,20 @@ class CollectionDropped:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCreated:
-    """Rows may go to this partition from now on."""
+    """Rows may go to this partition from now on. `of_rows`: of a collection of Arrow rows."""
 
     collection_id: CollectionId
     partition_id: PartitionId
+    of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDropped:
-    """The partition takes no more rows; its segments are flushed."""
+    """The partition takes no more rows; its segments are flushed. `of_rows` as above."""
 
     collection_id: CollectionId
     partition_id: PartitionId
+    of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

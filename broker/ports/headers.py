@@ -69,6 +69,10 @@ class Headers(Protocol):
         """
         ...
 
+    def announced(self, stored: bytes) -> bool:
+        """Whether the message is a change of definitions that the master has broadcast."""
+        ...
+
     def batch_mark(self, commit: bytes) -> SetMark | None:
         """The batch that the commit of a transaction belongs to; None when it is of none."""
         ...

@@ -222,9 +222,16 @@ class RecoveryState:
                 taking = self.objects.taking_deletes(VChannelName(record.vchannel), tick)
                 if taking:
                     _add_up(pending, replace(effect, segment_id=taking))
-            elif isinstance(effect, Inserted):
+            elif isinstance(effect, Inserted) and not self._is_older(effect, record):
                 _add_up(pending, effect)
         return wrong
+
+    def _is_older(self, rows: Inserted, record: Record) -> bool:
+        """Whether rows without a segment came before the collection, which ended no transaction."""
+        if rows.segment_id:
+            return False
+        found = self.objects.vchannels.get(VChannelName(record.vchannel))
+        return found is not None and found.created_tick > record.last_tick
 
     def _rows_in(self, record: Record) -> Iterator[tuple[MessageId, TimeTick, Effect | str | None]]:
         """The effects of a record of rows, each with its id and tick; a batch has one."""

@@ -31,7 +31,7 @@ from broker.core.log.record_drafts import (
     whole_drafts,
 )
 from broker.core.segments.segment_assigner import SegmentAssigner
-from broker.core.txn.txn_session import TxnSession, undecided_refusal
+from broker.core.txn.txn_session import TxnScope, TxnSession, undecided_refusal
 from broker.core.txn.whole_txns import repeated, whole_refusal
 from broker.model.batch import NewBatch, ticks_of
 from broker.model.failure import Refusal
@@ -241,7 +241,7 @@ class _Group:
     def _admit_exclusive(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""
         whole = covers_pchannel(message, self._admission.pchannel)
-        scope = "" if whole else message.vchannel
+        scope = TxnScope() if whole else self._scope_of(index, message)
         prepared = self._transactions.prepared_in(scope)
         if prepared is not None:
             self.outcomes[index] = undecided_refusal(prepared)
@@ -252,8 +252,17 @@ class _Group:
             self._growing.clear()
         else:
             self._growing.pop(message.vchannel, None)
+        if scope.only is not None:
+            # Later bodies of the transactions that go on must not join a record that lies before.
+            self._growing = {
+                key: it for key, it in self._growing.items() if it.vchannel != message.vchannel
+            }
         self._place_with(message.vchannel, index, message, None)
         self._growing.pop(message.vchannel)
+
+    def _scope_of(self, index: int, message: NewMessage) -> TxnScope:
+        only = None if self._assigner is None else self._assigner.ends(index, message)
+        return TxnScope(message.vchannel, only)
 
     def _place_with(
         self, key: str | int, index: int, message: NewMessage, session: TxnSession | None

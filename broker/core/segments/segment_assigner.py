@@ -57,6 +57,7 @@ DDL_TYPES = frozenset(
 ROW_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
 _OPENS = frozenset({MessageType.CREATE_COLLECTION})
 _ROWS = (Inserted, Deleted)
+_CHANGES_OF_ROWS = (CollectionCreated, PartitionCreated, PartitionDropped)
 
 DecodedEffect = Effect | Refusal | None
 """The decoded effect, or the decoding error; None: no effect."""
@@ -152,6 +153,20 @@ class SegmentAssigner:
             return effect if isinstance(effect, Refusal) else self._rows_refusal(message, effect)
         effect = self.effects[index]
         return effect if isinstance(effect, Refusal) else None
+
+    def ends(self, index: int, message: NewMessage) -> frozenset[TxnId] | None:
+        """The transactions that an exclusive message ends; None: all in its scope."""
+        effect = self.effects.get(index)
+        if not isinstance(effect, _CHANGES_OF_ROWS) or not effect.of_rows:
+            return None
+        known = self._table.collections.get(message.vchannel)
+        if isinstance(effect, CollectionCreated):
+            return frozenset()
+        if known is None or known.id != effect.collection_id:
+            return None
+        if isinstance(effect, PartitionCreated):
+            return frozenset()
+        return self._table.holders(message.vchannel, effect.partition_id)
 
     def place(self, index: int, message: NewMessage, txn_id: TxnId | None) -> PlacedMessage:
         """Place a message of `effects`: update the table, return the form to store."""

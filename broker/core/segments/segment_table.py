@@ -114,6 +114,17 @@ class SegmentTable:
             return _never(f"collection {collection_id} has no partition {partition_id}")
         return None
 
+    def holders(self, vchannel: str, partition_id: PartitionId) -> frozenset[TxnId]:
+        """The transactions with rows in this partition, whose end is not durable yet."""
+        growing = self.collections[vchannel].growing.get(partition_id)
+        sealed = [
+            it
+            for it in self.sealed.values()
+            if (it.vchannel, it.partition_id) == (vchannel, partition_id)
+        ]
+        both = sealed if growing is None else [growing, *sealed]
+        return frozenset([txn_id for it in both for txn_id in it.held_by])
+
     # ---- collections and partitions ---------------------------------------------------------
 
     def create_collection(

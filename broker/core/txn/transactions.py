@@ -15,6 +15,7 @@ from broker.core.naming import is_physical
 from broker.core.txn.txn_lease import tick_after
 from broker.core.txn.txn_limits import TxnLimits
 from broker.core.txn.txn_session import (
+    TxnScope,
     TxnSession,
     finished_session,
     outcome_of,
@@ -129,21 +130,21 @@ class Transactions:
             return self._admit_body(session, message)
         return self._admit_command(session, message, event)
 
-    def prepared_in(self, vchannel: str) -> TxnSession | None:
-        """A prepared transaction in this scope ("": the pchannel); None without one.
+    def prepared_in(self, scope: TxnScope) -> TxnSession | None:
+        """A prepared transaction in this scope; None without one.
 
         An exclusive message must wait for the coordinator's decision: it may not lie between the
         bodies of a transaction and its commit.
         """
         waiting = (it for it in self._prepared.values() if it.state is TxnState.PREPARED)
-        return next((it for it in waiting if vchannel in ("", it.vchannel)), None)
+        return next((it for it in waiting if scope.has(it)), None)
 
-    def exclude(self, vchannel: str) -> list[TxnSession]:
-        """An exclusive message was admitted: end the transactions in flight in its scope ("": all).
+    def exclude(self, scope: TxnScope) -> list[TxnSession]:
+        """An exclusive message was admitted: end the transactions in flight in its scope.
 
         Their rollback records go right before the message.
         """
-        failed = [it for it in self._in_flight() if vchannel in ("", it.vchannel)]
+        failed = [it for it in self._in_flight() if scope.has(it)]
         for session in failed:
             session.state = after(session.state, TxnEvent.EXCLUDE)
         return failed

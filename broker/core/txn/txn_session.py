@@ -67,6 +67,22 @@ class TxnSession:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TxnScope:
+    """The transactions that an exclusive message is about.
+
+    Those of `vchannel` ("": of the whole pchannel), or `only` some of them.
+    """
+
+    vchannel: str = ""
+    only: frozenset[TxnId] | None = None
+
+    def has(self, session: TxnSession) -> bool:
+        if self.vchannel not in ("", session.vchannel):
+            return False
+        return self.only is None or session.context.id in self.only
+
+
 def state_refusal(session: TxnSession, event: TxnEvent) -> Refusal | None:
     """Why the state table refuses this event; None if it does not."""
     code = NEXT[session.state][event]

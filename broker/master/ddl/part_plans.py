@@ -74,14 +74,17 @@ class PartPlans:
             raise invalid_argument("the default partition cannot be deleted")
         known = await self._records.partition(found.id, name)
         fields = await self._records.schema(found.id)
-        places = told(found, fields)
+        places, of_rows = told(found, fields), found.schema is not None
         if isinstance(ddl, DropPartition):
             if known is None:
                 raise Refused(
                     StreamingCode.CHANNEL_NOT_EXIST,
                     f"collection '{found.name}' has no partition {shown(name)}",
                 )
-            return RemovePartition(found.id, found.name, database, name, known), places
+            return (
+                RemovePartition(found.id, found.name, database, name, known, of_rows),
+                places,
+            )
         if known is not None:
             raise invalid_argument(
                 f"partition {shown(name)} of collection '{found.name}' exists already"
@@ -91,7 +94,7 @@ class PartPlans:
                 f"collection '{found.name}' has {PARTITIONS_MAX} partitions, the most allowed"
             )
         id = PartitionId((await self._ids.take()).first)
-        return AddPartition(found.id, found.name, database, name, id), places
+        return AddPartition(found.id, found.name, database, name, id, of_rows), places
 
     async def _create_index(self, ddl: CreateIndex) -> TableChange:
         found = await self._existing(ddl.database, ddl.collection)

@@ -60,24 +60,26 @@ class AlterSchema:
 
 @dataclass(frozen=True, slots=True)
 class AddPartition:
-    """A new partition of a collection."""
+    """A new partition of a collection. `of_rows`: the collection's rows are Arrow's."""
 
     collection: CollectionId
     collection_name: str
     database: str
     name: str
     id: PartitionId
+    of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePartition:
-    """A partition is gone."""
+    """A partition is gone. `of_rows`: as above."""
 
     collection: CollectionId
     collection_name: str
     database: str
     name: str
     id: PartitionId
+    of_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

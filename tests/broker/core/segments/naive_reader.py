@@ -28,7 +28,7 @@ from broker.model.ids import (
     TimeTick,
     TxnId,
 )
-from broker.model.message import MessageType
+from broker.model.message import EXCLUSIVE_TYPES, MessageType
 from broker.model.record import Record
 from tests.broker.core.segments.shard_log import Book, Change, ShardLog, unsaid
 
@@ -61,6 +61,9 @@ class NaiveReader:
         self.fence: dict[str, TimeTick] = {}
         self.placed: dict[TxnId, list[tuple[Grown, int, int]]] = {}
         """What a rollback takes back: a segment, rows and bytes."""
+        self.began_on: dict[TxnId, str] = {}
+        self.ended: list[set[SegmentId]] = []
+        """The segments of each transaction that the log has ended for the change that follows."""
         self.records_read = 0
 
     def read(self, log: ShardLog) -> "NaiveReader":
@@ -72,6 +75,8 @@ class NaiveReader:
                 self._follow(record)
             if effect is not None:
                 assert not isinstance(effect, Refusal)
+                if record.kind in EXCLUSIVE_TYPES:
+                    self._check_ended(record, effect)
                 self._take(record, tick, effect)
         return self
 
@@ -83,16 +88,46 @@ class NaiveReader:
             if not it.flushed and vchannel in (None, it.vchannel)
         }
 
+    def _check_ended(self, record: Record, effect: Effect) -> None:
+        """A change ends the transactions of its scope, and one of Arrow rows none without need."""
+        ended, self.ended = self.ended, []
+        whole = isinstance(effect, AllFlushed)
+        still = [
+            held
+            for txn_id, held in self.open.items()
+            if whole or self.began_on[txn_id] == record.vchannel
+        ]
+        known = self.collections.get(record.vchannel)
+        id = None if known is None else known.collection_id
+        match effect:
+            case CollectionCreated(of_rows=True):
+                assert not ended
+            case PartitionCreated(collection, of_rows=True) if collection == id:
+                assert not ended
+            case PartitionDropped(collection, partition, of_rows=True) if collection == id:
+                of_it = {
+                    id
+                    for id, it in self.segments.items()
+                    if (it.vchannel, it.created.partition_id) == (record.vchannel, partition)
+                }
+                assert all(held & of_it for held in ended)
+                assert not any(held & of_it for held in still)
+            case _:
+                assert not still
+
     def _follow(self, record: Record) -> None:
         assert record.txn is not None
         if record.kind in (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN):
-            self.open.pop(record.txn.id, None)
+            held = self.open.pop(record.txn.id, set())
+            if record.kind == MessageType.ROLLBACK_TXN and not record.body:
+                self.ended.append(held)
             if record.kind == MessageType.ROLLBACK_TXN:
                 for it, rows, size_bytes in self.placed.pop(record.txn.id, ()):
                     it.rows -= rows
                     it.size_bytes -= size_bytes
         elif record.kind == MessageType.BEGIN_TXN:
             self.open[record.txn.id] = set()
+            self.began_on[record.txn.id] = record.vchannel
 
     def _take(self, record: Record, tick: TimeTick, effect: Effect) -> None:
         vchannel = record.vchannel

@@ -1,7 +1,7 @@
 """Whole lives of collections and segments, restarts among them, read by a naive reader."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -73,9 +73,11 @@ DELETES = st.builds(
 )
 CHANGES = st.one_of(
     st.sampled_from(CREATED),
+    st.sampled_from([replace(it, of_rows=True) for it in CREATED]),
     st.builds(CollectionDropped, st.sampled_from(C)),
-    st.builds(PartitionCreated, st.sampled_from(C), PARTITIONS),
-    st.builds(PartitionDropped, st.sampled_from(C), PARTITIONS),
+    st.builds(PartitionCreated, st.sampled_from(C), PARTITIONS, st.booleans()),
+    st.builds(PartitionDropped, st.sampled_from(C), PARTITIONS, st.booleans()),
+    st.builds(PartitionDropped, st.just(C[0]), st.sampled_from([A, B]), st.just(value=True)),
     st.builds(SchemaChanged, st.sampled_from(C), st.just(b""), st.sampled_from([4, 5])),
     st.builds(Truncated, st.sampled_from(C)),
     st.builds(ManuallyFlushed, st.sampled_from(C)),
@@ -118,12 +120,14 @@ LIVES = st.lists(st.tuples(st.lists(STEPS, max_size=8), BETWEEN), max_size=12)
 
 
 @settings(max_examples=300, deadline=None)
-@given(LIVES)
+@given(LIVES, st.booleans())
 def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
-    life: list[tuple[list[tuple[str, int, object]], str]],
+    life: list[tuple[list[tuple[str, int, object]], str]], created: bool
 ) -> None:
+    """`created`: before anything else; otherwise rows may come first, as before an adoption."""
     log = ShardLog()
-    log.group(log.message(CREATED[0]), log.message(CREATED[1], V[1]))
+    if created:
+        log.group(log.message(CREATED[0]), log.message(CREATED[1], V[1]))
     reader = NaiveReader(LIMITS)
     program = Program(log)
     for steps, between in life:
