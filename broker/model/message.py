@@ -80,7 +80,8 @@ ANNOUNCED: Final = "tidemark.ddl"
 """The property of a change of definitions that the master has broadcast.
 
 Its copies on vchannels are for the log, which keeps segments by them: readers who name no types do
-not get them, as they do not get what the log itself writes. On the control channel they do.
+not get them, as they do not get what the log itself writes, and they count as no rows. On the
+control channel both is otherwise.
 """
 
 SYSTEM_TYPES = frozenset(

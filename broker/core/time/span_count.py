@@ -1,8 +1,9 @@
 """Counts the messages of some channels in a span of ticks, from record heads alone.
 
 One pass in log order. The bodies of a transaction count at the tick of its commit, and not at all
-if it is rolled back. Repeated copies of a broadcast count too, although readers skip them, so the
-row count is an upper bound there.
+if it is rolled back. What the log writes itself does not count: no reader gets it unless it names
+its types. Repeated copies of a broadcast count too, although readers skip them, so the row count is
+an upper bound there.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,14 @@ from dataclasses import dataclass
 
 from broker.model.ids import TimeTick, TxnId
 from broker.model.measured import MeasuredChannel, RecordHead, SpanStep
-from broker.model.message import PREPARE_TXN, SYSTEM_TYPES, MessageType
+from broker.model.message import (
+    PREPARE_TXN,
+    SELF_CONTROLLED_TYPES,
+    SYSTEM_TYPES,
+    MessageType,
+)
+
+NOT_COUNTED = SYSTEM_TYPES | SELF_CONTROLLED_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +72,13 @@ class SpanCount:
         """Whether messages of this vchannel count."""
         return not vchannel or vchannel in self._steps or self._whole is not None
 
-    def take(self, head: RecordHead) -> bool:
-        """Count a record; False if later records do not matter."""
+    def take(self, head: RecordHead, *, hidden: bool = False) -> bool:
+        """Count a record; False if later records do not matter. `hidden`: readers do not get it."""
         # Ticks grow along the log, so all later records lie after the span, too.
         if head.base_tick > self._until:
             self.exact = self._until
             return False
-        if self.wants(head.vchannel):
+        if not hidden and self.wants(head.vchannel):
             self._count(head)
         self.exact = max(self.exact, min(head.last_tick, self._until))
         enough = self._enough
@@ -87,7 +95,7 @@ class SpanCount:
     def _count(self, head: RecordHead) -> None:
         part = head.txn
         if part is None:
-            if head.kind not in SYSTEM_TYPES:
+            if head.kind not in NOT_COUNTED:
                 self._count_plain(head)
         elif head.kind == MessageType.COMMIT_TXN:
             seen, size_bytes = self._open.pop(part.id, (0, 0))

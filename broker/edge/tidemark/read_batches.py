@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from actors import ActorDied, StaleTerm
+from broker.codec.stored_headers import StoredHeaders
 from broker.core.log.delivery import DeliveredItem
 from broker.core.naming import belongs_to, is_control_channel
 from broker.edge.rpc.arrow_library import load_arrow
@@ -28,7 +29,6 @@ from broker.edge.tidemark.slice_to_batch import RowProjection, batch_of
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.message import (
-    ANNOUNCED,
     EXCLUSIVE_TYPES,
     SELF_CONTROLLED_TYPES,
     ClosedTick,
@@ -56,6 +56,7 @@ from schemas.encoding.frames import frame_head
 from schemas.generated.tidemark import v1
 
 VCHANNELS_MAX: Final = 16_384
+HEADERS: Final = StoredHeaders()
 
 
 async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: ReadTicks) -> None:
@@ -323,5 +324,6 @@ def _of_the_log(record: Record) -> bool:
     if record.kind in SELF_CONTROLLED_TYPES:
         return True
     # Of few types, so that the bodies of rows are not searched.
-    announced = record.kind in EXCLUSIVE_TYPES and ANNOUNCED.encode() in record.body
-    return announced and not is_control_channel(record.vchannel)
+    if record.kind not in EXCLUSIVE_TYPES or is_control_channel(record.vchannel):
+        return False
+    return HEADERS.announced(record.body)

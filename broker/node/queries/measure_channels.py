@@ -1,8 +1,8 @@
 """Count what lies on channels in a span of ticks: one walk over record heads for each pchannel.
 
-Bodies are never read, except where a record may hold the copy of a broadcast or the commit of a
-batch. One call has a budget of time and records; a walk that exceeds it ends early, and its answer
-says up to which tick it is exact.
+Bodies are never read, except where a record may hold the copy of a broadcast, the commit of a batch
+or a change of definitions. One call has a budget of time and records; a walk that exceeds it ends
+early, and its answer says up to which tick it is exact.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,11 +12,12 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from broker.core.naming import pchannel_of
+from broker.core.naming import is_control_channel, pchannel_of
 from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
 from broker.model.measured import AtomicMember, MeasuredChannel, RecordHead, SetMark
+from broker.model.message import EXCLUSIVE_TYPES
 from broker.node.directory_messages import Located
 from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, LocateChannel, close_up_to
 from broker.ports.headers import Headers
@@ -145,8 +146,10 @@ class _Walk:
             for head in heads:
                 if head.next_id <= next_id:
                     continue
-                goes_on = self._measuring.take(head)
-                self._note_sets(head)
+                hidden = self._is_hidden(head)
+                goes_on = self._measuring.take(head, hidden=hidden)
+                if not hidden:
+                    self._note_sets(head)
                 if not goes_on:
                     return
                 # Records before the span are free: `_start` has limited how many there are.
@@ -172,6 +175,12 @@ class _Walk:
             return first_id
         confirmed_id = min(heads[0].last_confirmed_id, first_id)
         return MessageId(max(confirmed_id, first_id - heads_max, self._view.offsets().first_id))
+
+    def _is_hidden(self, head: RecordHead) -> bool:
+        """Whether it informs the log of a change: readers do not get it, so it is no row."""
+        if head.kind not in EXCLUSIVE_TYPES or not self._measuring.wants(head.vchannel):
+            return False
+        return not is_control_channel(head.vchannel) and self._headers.announced(head.body)
 
     def _note_sets(self, head: RecordHead) -> None:
         """Note copies of broadcasts, or the commit of a batch: a choice must not part them."""

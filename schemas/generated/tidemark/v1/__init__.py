@@ -3297,8 +3297,9 @@ default_message_pool.register_message(
 class MeasuredChannel(betterproto2.Message):
     """
     Step i counts the messages with ticks in [first_ticks[i], ticks[i]]; there are none between two
-    steps. A transaction counts at the tick of its commit. Repeated copies of a broadcast count too,
-    although readers skip them.
+    steps. A transaction counts at the tick of its commit. What the log itself writes does not count,
+    nor do the changes of definitions that the master announces on vchannels. Repeated copies of a
+    broadcast count too, although readers skip them.
     """
 
     channel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)

@@ -12,10 +12,14 @@ from broker.model.txn import TxnPart
 PCHANNEL = "by-dev-rootcoord-dml_0"
 SHARDS = tuple(f"{PCHANNEL}_7v{number}" for number in range(3))
 Part = tuple[str, int, int, int]
-"""What happens (plain, everybody, tick, begin, body, commit, rollback), to which shard, how many
-messages, how many bytes each."""
+"""What happens (plain, everybody, tick, own, begin, body, commit, rollback), to which shard, how
+many messages, how many bytes each. `own`: the log creates or flushes a segment."""
 
-WHAT = ("plain", "plain", "everybody", "tick", "begin", "body", "body", "commit", "rollback")
+WHAT = (
+    *("plain", "plain", "everybody", "tick", "own"),
+    *("begin", "body", "body", "commit", "rollback"),
+)
+OWN = (MessageType.CREATE_SEGMENT, MessageType.FLUSH)
 parts = st.lists(
     st.tuples(st.sampled_from(WHAT), st.integers(0, 2), st.integers(1, 9), st.integers(0, 20)),
     max_size=30,
@@ -43,6 +47,8 @@ def log_of(happened: list[Part]) -> tuple[list[RecordHead], list[Row]]:
         if what in ("tick", "everybody"):
             kind = MessageType.TIME_TICK if what == "tick" else MessageType.FLUSH_ALL
             vchannel = ""
+        elif what == "own":
+            kind = OWN[size % 2]
         elif what in ("begin", "body", "commit", "rollback"):
             if (what == "begin") == (shard in open_txns):
                 continue
@@ -60,7 +66,7 @@ def log_of(happened: list[Part]) -> tuple[list[RecordHead], list[Row]]:
                 del open_txns[shard]
             if what == "commit":
                 rows += [Row(vchannel, next_tick, each) for each in bodies]
-        if part is None and kind is not MessageType.TIME_TICK:
+        if part is None and kind not in (MessageType.TIME_TICK, *OWN):
             rows += [Row(vchannel, next_tick + number, size) for number in range(count)]
         base_id, base_tick = MessageId(next_id), TimeTick(next_tick)
         oldest = min((begin for begin, _ in open_txns.values()), default=next_id)
