@@ -4,12 +4,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from broker.app.actor_lookup import IDS, META_TABLE, ORACLE, ActorLookup
+from broker.app.actor_lookup import (
+    ASSIGNER,
+    BROADCASTER,
+    IDS,
+    META_TABLE,
+    ORACLE,
+    ActorLookup,
+)
 from broker.app.led_cluster import LedCluster
 from broker.codec.stored_ddl import StoredDdl
 from broker.codec.tick_messages import NodeTickAppends
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.time.oracle import OracleTicks
+from broker.edge.master.row_definitions import adopted_fields
+from broker.master.ddl.adopter import AdoptionParts
 from broker.master.ddl.ddl_callbacks import ddl_callbacks
 from broker.master.ddl.ddl_planner import DdlPlanner
 from broker.master.ids.id_allocator import AskedIds
@@ -32,7 +41,11 @@ def master_parts(
         describe,
         cluster.pchannels,
     )
-    return MasterParts(cluster.store, cluster.pchannels, NodeTickAppends(owners), segments)
+    adoption = AdoptionParts(
+        cluster.store, lookup.find, BROADCASTER, ASSIGNER, owners, cluster.control, adopted_fields
+    )
+    ticks = NodeTickAppends(owners)
+    return MasterParts(cluster.store, cluster.pchannels, ticks, segments, adoption)
 
 
 def with_master(parts: BroadcastParts, cluster: LedCluster, lookup: ActorLookup) -> BroadcastParts:

@@ -1,6 +1,7 @@
 """The subtree of the master, built from what it needs.
 
 master (one_for_one)
+├─ adopter        announces collections of an earlier release
 ├─ ids            gives out ids
 ├─ members        tenants and proxies
 ├─ segment_reader what there is of segments
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors import ONE_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec
+from broker.master.ddl.adopter import Adopter, AdoptionParts
 from broker.master.ids.id_allocator import IdAllocator
 from broker.master.members.member_table import MemberTable
 from broker.master.segments.segment_keeper import SegmentKeeper, SegmentParts
@@ -24,6 +26,7 @@ from broker.ports.meta import MetaStore
 from broker.ports.tick_appends import TickAppends
 
 MASTER = "master"
+ADOPTER = "adopter"
 IDS = "ids"
 MEMBERS = "members"
 SEGMENT_READER = "segment_reader"
@@ -35,13 +38,15 @@ TABLE = "table"
 class MasterParts:
     """Dependencies. `store`: written under the leader's term. `pchannels`: all of the cluster.
 
-    `tick_appends` None: time ticks are not served. `segments` None: they are not kept.
+    `tick_appends` None: time ticks are not served. `segments` None: they are not kept. `adoption`
+    None: collections of an earlier release stay as they are.
     """
 
     store: MetaStore
     pchannels: Sequence[PChannelName] = ()
     tick_appends: TickAppends | None = None
     segments: SegmentParts | None = None
+    adoption: AdoptionParts | None = None
 
 
 def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
@@ -71,6 +76,7 @@ def master_tree(parts: MasterParts, parent_path: str) -> SupervisorSpec:
             ),
             *_time_ticks(parts, path),
             *_segments(parts.segments),
+            *_adopter(parts.adoption),
         ),
     )
 
@@ -79,6 +85,12 @@ def _time_ticks(parts: MasterParts, path: str) -> tuple[SupervisorSpec, ...]:
     if parts.tick_appends is None:
         return ()
     return (time_ticks_tree(parts.store, parts.tick_appends, parts.pchannels, path),)
+
+
+def _adopter(parts: AdoptionParts | None) -> tuple[ChildSpec, ...]:
+    if parts is None:
+        return ()
+    return (ChildSpec(ADOPTER, lambda: Adopter(parts), MailboxSpec(bound=16), patient=True),)
 
 
 def _segments(parts: SegmentParts | None) -> tuple[ChildSpec, ...]:

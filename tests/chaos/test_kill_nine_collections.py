@@ -10,6 +10,7 @@ import anyio
 import pyarrow as pa
 
 from broker.client import Client, Message, connect
+from broker.core.naming import collection_id_of
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from schemas.generated.milvus.proto import messages
@@ -104,20 +105,24 @@ async def check_rows(log: Client, vchannel: VChannelName) -> None:
 async def milvus_reads(log: Client, vchannel: VChannelName) -> list[bytes]:
     """The payloads as a consumer of Milvus gets them: each one row of a segment that is open."""
     found: list[bytes] = []
+    placed = 0, 0
     open_segments: set[int] = set()
     kinds = [MessageType.INSERT, MessageType.CREATE_SEGMENT, MessageType.FLUSH]
     async for it in log.read(vchannel, until="now", types=kinds).messages():
         encoded = HEADER.need(it.tags)
         if it.type == MessageType.CREATE_SEGMENT:
             created = messages.CreateSegmentMessageHeader.parse(encoded)
-            assert (created.collection_id, created.partition_id) == (COLLECTION, DEFAULT)
+            placed = created.collection_id, created.partition_id
+            # The master has announced the collection of rows under its own ids before.
+            own = collection_id_of(vchannel)
+            assert placed == (COLLECTION, DEFAULT) or placed[0] == own
             open_segments.add(created.segment_id)
         elif it.type == MessageType.FLUSH:
             open_segments.remove(messages.FlushMessageHeader.parse(encoded).segment_id)
         else:
             header = messages.InsertMessageHeader.parse(encoded)
             (part,) = header.partitions
-            assert (header.collection_id, part.partition_id, part.rows) == (COLLECTION, DEFAULT, 1)
+            assert (header.collection_id, part.partition_id, part.rows) == (*placed, 1)
             assert part.segment_assignment is not None
             assert part.segment_assignment.segment_id in open_segments
             assert part.binary_size > 0

@@ -11,6 +11,8 @@ from broker.model.failure import StreamingCode as Code
 from schemas.arrow.columns import encode_schema
 from schemas.arrow.rows import decode_rows, encode_rows
 from schemas.batches import ARROW_ROWS, STORED, Landed, scan_read_response
+from schemas.encoding.base64_text import base64_text
+from schemas.generated.milvus.proto import messages
 from schemas.generated.tidemark import v1
 from tests.wire.peer import Peer
 from tests.wire.small_broker import SmallBroker
@@ -72,9 +74,10 @@ async def test_a_reader_of_rows_sees_nothing_else_and_knows_where_it_is(
     peer: Peer, rows: None
 ) -> None:
     # Milvus's protocol knows no schemas: it can put a message among the rows.
-    (first,) = await appended(peer, b"before")
+    delete = base64_text(bytes(messages.DeleteMessageHeader(collection_id=100, rows=1)))
+    (first,) = await appended(peer, b"before", _t="3", _h=delete)
     await landed(peer, of_rows())
-    (last,) = await appended(peer, b"after")
+    (last,) = await appended(peer, b"after", _t="3", _h=delete)
     stream = await reading(peer, v1.ReadOpen(rows=True, until_tick=last.tick))
     (found,), end = await to_the_end(stream)
     assert first.message_id < found.message_id
@@ -82,19 +85,24 @@ async def test_a_reader_of_rows_sees_nothing_else_and_knows_where_it_is(
     assert end.closed_tick == last.tick
     stream = await reading(peer, v1.ReadOpen(until_tick=last.tick))
     # First the creation of the collection, on the control channel, which is on this pchannel.
-    forms = [it.form for it in (await to_the_end(stream))[0]]
-    assert forms == [STORED, STORED, ARROW_ROWS, STORED]
+    assert [it.form for it in (await to_the_end(stream))[0]] == [
+        STORED,
+        STORED,
+        ARROW_ROWS,
+        STORED,
+    ]
 
 
 async def test_a_milvus_consumer_gets_each_row_as_json_with_its_own_id_and_tick(
     broker: SmallBroker, peer: Peer, rows: None
 ) -> None:
     (first,) = await landed(peer, of_rows())
-    messages = await next_messages(await consuming(peer), 500)
-    assert [it.message_id for it in messages] == [first.message_id + at for at in range(500)]
-    assert [it.tick for it in messages] == [first.tick + at for at in range(500)]
-    assert json.loads(messages[499].payload) == {f"c{at}": at for at in range(10)}
-    assert messages[0].properties["tidemark.schema"] == "1"
+    # Behind the creations of the collection and of a segment.
+    found = (await next_messages(await consuming(peer), 502))[2:]
+    assert [it.message_id for it in found] == [first.message_id + at for at in range(500)]
+    assert [it.tick for it in found] == [first.tick + at for at in range(500)]
+    assert json.loads(found[499].payload) == {f"c{at}": at for at in range(10)}
+    assert found[0].properties["tidemark.schema"] == "1"
 
 
 async def test_a_repeat_of_numbered_rows_is_stored_once(peer: Peer, rows: None) -> None:

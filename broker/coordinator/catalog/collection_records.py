@@ -40,6 +40,8 @@ AHEAD_MAX: Final = 8192
 """Collections that may be announced and not yet recorded: all broadcasts that run at once."""
 GONE_PREFIX: Final = "collection-gone/"
 LOADS_KEY: Final = "collection-loads"
+ADOPTED_KEY: Final = "collections-adopted"
+"""Stands while no collection of an earlier release is left that was not announced."""
 
 log = structlog.get_logger(__name__)
 
@@ -258,6 +260,8 @@ async def ensure_indexes(store: MetaStore) -> bool:
             await store.write(some, deletes=gone)
         await store.write(
             {LOADS_KEY: _encode_loads(counted)},
+            # The earlier release may have created some since.
+            deletes=[ADOPTED_KEY],
             expect={
                 LOADS_KEY: 0 if loads is None else loads.revision,
                 COLLECTION_ID_KEY: counter.revision,

@@ -4,7 +4,7 @@ from broker.codec.arrow_fields import arrow_fields
 from broker.codec.milvus_schemas import table_schema
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.model.collection import RowSchema
-from broker.model.failure import invalid_argument
+from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.master.fields import TableSchema
 from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
 from schemas.arrow.ipc import BadArrow
@@ -38,6 +38,16 @@ def extended_rows(before: RowSchema, columns: bytes) -> RowSchema:
         return RowSchema(encode_schema(new), (*before.widths, len(new)))
     except BadArrow as error:
         raise invalid_argument(f"bad columns: {error}") from error
+
+
+async def adopted_fields(name: str, rows: RowSchema) -> TableSchema:
+    """The fields of a stored schema. Refused: UNRECOVERABLE without pyarrow, or if damaged."""
+    await require_arrow()
+    try:
+        return fields_of(name, rows)
+    except BadArrow as error:
+        cause = f"the stored schema of collection '{name}' cannot be read: {error}"
+        raise Refused(StreamingCode.UNRECOVERABLE, cause) from error
 
 
 def fields_of(name: str, rows: RowSchema) -> TableSchema:

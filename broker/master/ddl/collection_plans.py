@@ -149,7 +149,7 @@ class CollectionPlans:
             ddl.schema,
             ddl.table,
         )
-        return change, NONE if ddl.table is None or ddl.schema else vchannels
+        return change, NONE if ddl.table is None else vchannels
 
     async def _adopt(self, ddl: AdoptCollection) -> tuple[TableChange, Sequence[VChannelName]]:
         found = await self._existing("", ddl.name)
@@ -157,6 +157,8 @@ class CollectionPlans:
             raise Refused(
                 StreamingCode.IGNORED_OPERATION, f"collection '{ddl.name}' is announced already"
             )
+        if found.schema != ddl.schema:
+            raise _outdated(ddl.name)
         partition = PartitionId((await self._ids.take()).first)
         change = AddCollection(
             "",
@@ -167,16 +169,16 @@ class CollectionPlans:
             found.schema,
             ddl.table,
         )
-        return change, told(found, ddl.table)
+        return change, NONE if ddl.table is None else found.vchannels
 
     async def _change(self, ddl: ChangeSchema) -> tuple[TableChange, Sequence[VChannelName]]:
         found = await self._existing(ddl.database, ddl.name)
         if found.schema != ddl.before:
-            cause = f"the schema of collection '{ddl.name}' has changed; try again"
-            raise OutdatedSchema(StreamingCode.RESOURCE_ACQUIRED, cause)
+            raise _outdated(ddl.name)
         change = AlterSchema(found.id, found.name, found.database, ddl.after, ddl.table)
         # To the control channel alone: on a vchannel it would end every open transaction, and each
-        # batch that is staged and not committed. Rows name their version of the schema themselves.
+        # batch that is staged and not committed. Rows name their version of the schema themselves,
+        # and the log does not check it.
         return change, NONE
 
     async def _announced(self, collection: Collection) -> Sequence[VChannelName]:
@@ -205,21 +207,28 @@ class CollectionPlans:
 
 
 def told(collection: Collection, fields: object | None) -> Sequence[VChannelName]:
-    """The vchannels that get a change: of a collection that was defined in Milvus's form only.
+    """The vchannels that get a change: those where the collection was announced.
 
-    Others would show it to programs that count or read all messages, and need no segments.
+    One without fields is a plain log, whose rows need no segments: it pays nothing for them.
     """
-    return NONE if fields is None or collection.schema is not None else collection.vchannels
+    return NONE if fields is None or not collection.announced else collection.vchannels
 
 
 def announced(collection: Collection) -> Collection:
-    """The collection. Refused for one of an earlier release, which is not announced."""
+    """The collection. Refused for one of an earlier release that is not adopted yet."""
     if not collection.announced:
-        raise invalid_argument(
-            f"collection '{collection.name}' is of an earlier release: it can have no partitions,"
-            " indexes or aliases; create a new collection for them"
+        raise Refused(
+            StreamingCode.RESOURCE_ACQUIRED,
+            f"collection '{collection.name}' is of an earlier release and will be announced in the"
+            " background: until then it can have no partitions, indexes or aliases; try again in a"
+            " moment, and read the broker's log if it stays so",
         )
     return collection
+
+
+def _outdated(name: str) -> OutdatedSchema:
+    cause = f"the schema of collection '{name}' has changed; try again"
+    return OutdatedSchema(StreamingCode.RESOURCE_ACQUIRED, cause)
 
 
 def no_collection(name: str) -> Refused:

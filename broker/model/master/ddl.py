@@ -26,11 +26,15 @@ class CreateCollection:
 
 @dataclass(frozen=True, slots=True)
 class AdoptCollection:
-    """Announce a collection of an earlier release, which has no partitions yet."""
+    """Announce a collection of an earlier release, which has no partitions yet.
+
+    `table`: the fields of its `schema`, unless that has changed meanwhile.
+    """
 
     name: str
     id: CollectionId
     table: TableSchema | None = None
+    schema: RowSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from broker.client import (
 )
 from broker.client.errors import BadTarget
 from broker.core.sharding import shard_of
+from broker.model.message import MessageType
+from schemas.generated.milvus.proto import messages
 from tests.local_broker import local_broker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string()), ("x", pa.float64())])
@@ -245,9 +247,11 @@ async def test_a_reader_of_messages_gets_each_row_as_json_with_the_same_ids(
     async with connect(address) as log:
         await log.collections.create(name, schema=SCHEMA)
         (landed,) = await log.append_arrow(name, table(3), properties={"own": "p"})
-        (vchannel,) = (await log.collections.get(name)).vchannels
+        collection = await log.collections.get(name)
         # As a client of Milvus's protocol does, for which a collection has no Arrow schema.
-        await log.raw_append(vchannel, Message(b"plain", barrier_time_tick=1))
+        header = bytes(messages.DeleteMessageHeader(collection_id=collection.id, rows=1))
+        plain = Message(b"plain", barrier_time_tick=1, type=MessageType.DELETE, header=header)
+        await log.raw_append(collection.vchannels[0], plain)
         singly = [it async for it in log.read(name, until="now").messages()]
         async with asyncio.timeout(60):
             batches = [it async for it in log.read_batches(name, until="now") if len(it)]

@@ -106,6 +106,8 @@ class SimulatedMaster:
     faults: Faults = field(default_factory=Faults)
     seed: int = 1
     limits: BroadcasterLimits = field(default_factory=BroadcasterLimits)
+    others: tuple[ChildSpec, ...] = ()
+    """Actors of the master beside those of changes."""
 
     def __post_init__(self) -> None:
         self.store = FaultyStore(self.faults)
@@ -148,6 +150,7 @@ class SimulatedMaster:
             (
                 ChildSpec("ids", lambda: IdAllocator(self.store), many, patient=True),
                 ChildSpec("table", lambda: MetaTable(self.store), many, patient=True),
+                *self.others,
             ),
             restarts_max=1000,
         )

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -12,12 +11,11 @@ from broker.codec.milvus_schemas import table_schema
 from broker.coordinator.broadcast.messages import StartBroadcast
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.catalog.messages import NameTaken
-from broker.coordinator.records import collection_key, decode_collection, encode_collection
 from broker.core.naming import pchannel_of
 from broker.model.broadcast import ResourceKey
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
+from broker.model.ids import CollectionId, VChannelName
 from broker.model.master.ddl import (
     ChangeSchema,
     CreateAlias,
@@ -33,6 +31,7 @@ from broker.model.master.ddl import (
     DropPartition,
 )
 from broker.model.master.fields import Field, FieldType
+from broker.model.master.table_change import AddCollection
 from broker.model.message import MessageType
 from tests.broker.coordinator.broadcast.broadcasting import broadcast
 from tests.broker.master.simulated_master import CONTROL, PCHANNELS, SimulatedMaster
@@ -74,17 +73,35 @@ def test_a_collection_gets_an_id_a_default_partition_and_vchannels_on_different_
     run(scenario)
 
 
-def test_only_a_collection_in_milvuss_form_alone_goes_to_its_vchannels_too() -> None:
+def test_a_plain_collection_goes_to_the_control_channel_one_with_fields_to_its_vchannels() -> None:
     async def scenario(master: SimulatedMaster) -> None:
-        for name, schema, fields in (("plain", None, None), ("rows", ROWS, FIELDS)):
-            create = CreateCollection(name, 2, schema, fields)
-            for change in (create, CreatePartition(name, "p"), DropCollection(name)):
-                assert set((await master.once(change)).results) == {CONTROL}
-        milvus = await master.once(CreateCollection("milvus", 2, None, FIELDS))
-        own = {name for name in milvus.results if name != CONTROL}
-        assert own == set((await master.table.describe("", "milvus", NONE)).collection.vchannels)
-        for change in (CreatePartition("milvus", "p"), DropCollection("milvus")):
-            assert set((await master.once(change)).results) == {CONTROL, *own}
+        for name, schema, fields in (
+            ("plain", None, None),
+            ("rows", ROWS, FIELDS),
+            ("milvus", None, FIELDS),
+        ):
+            created = await master.once(CreateCollection(name, 2, schema, fields))
+            found = (await master.table.describe("", name, NONE)).collection
+            places = {CONTROL} if fields is None else {CONTROL, *found.vchannels}
+            assert set(created.results) == places
+            for change in (
+                CreatePartition(name, "p"),
+                DropPartition(name, "p"),
+                DropCollection(name),
+            ):
+                assert set((await master.once(change)).results) == places
+
+    run(scenario)
+
+
+def test_partitions_say_whether_their_collection_is_of_arrow_rows() -> None:
+    async def scenario(master: SimulatedMaster) -> None:
+        for name, schema in (("rows", ROWS), ("milvus", None)):
+            await master.change(CreateCollection(name, 1, schema, FIELDS))
+            await master.change(CreatePartition(name, "p"))
+            await master.change(DropPartition(name, "p"))
+        parts = [it for it, _ in master.logs.changes() if not isinstance(it, AddCollection)]
+        assert [getattr(it, "of_rows", None) for it in parts] == [True, True, False, False]
 
     run(scenario)
 
@@ -370,31 +387,5 @@ def test_a_broadcast_that_is_no_change_of_definitions_runs_beside_them() -> None
             group.start_soon(master.change, CreateCollection("one", 1))
             done = await locks.ask(StartBroadcast(plain), deadline_s=10.0)
         assert set(done.results) == set(places)
-
-    run(scenario)
-
-
-def test_a_collection_of_an_earlier_release_is_altered_and_dropped_and_gets_no_parts() -> None:
-    async def scenario(master: SimulatedMaster) -> None:
-        made = await master.change(CreateCollection("old", 1, ROWS))
-        stored = await master.store.get(collection_key("old"))
-        assert stored is not None
-        old = decode_collection("", stored.value)
-        earlier = replace(old, default_partition=PartitionId(0), created_tick=TimeTick(0))
-        await master.store.write({collection_key("old"): encode_collection(earlier)})
-        for refused in (
-            CreatePartition("old", "p"),
-            CreateIndex("old", "vector", INDEX),
-            CreateAlias("old", "other"),
-        ):
-            with pytest.raises(Refused, match="earlier release: it can have no") as raised:
-                await master.change(refused)
-            assert raised.value.refusal.code is StreamingCode.INVALID_ARGUMENT
-        more = RowSchema(b"two", (1, 2))
-        await master.change(ChangeSchema("old", ROWS, more, FIELDS))
-        found = await master.table.describe("", "old", NONE)
-        assert (found.collection.schema, found.collection.id) == (more, made.id)
-        await master.change(DropCollection("old"))
-        assert not await master.table.has_collection("", "old")
 
     run(scenario)
