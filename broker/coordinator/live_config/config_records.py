@@ -2,10 +2,12 @@
 
 A change that does not fit one write is recorded first, in parts, as a load; the record of its
 commit makes it whole. Until that record nothing of it happened; after it the entries are written
-from the parts, by this coordinator or by the next one, before anybody reads them.
+from the parts, by this coordinator or by the next one, before anybody reads them. Their records
+have later revisions than the commit's, which is that of the change: a record of the load says so.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +22,8 @@ from broker.ports.meta_writes import PART_BYTES, all_entries, split_write
 CONFIG_PREFIX: Final = "config/"
 LOAD_PREFIX: Final = "config_load/"
 COMMIT_KEY: Final = "config_load_commit"
+LOADED_PREFIX: Final = "config_loaded/"
+"""`config_loaded/<revision of the commit>`: later entries, up to this record, are of the load."""
 REVISION_KEY: Final = "config_revision"
 SETTINGS_KEY: Final = "config_settings_revision"
 """Written with every change of a setting: the revision of its entry is that of the settings."""
@@ -59,10 +63,20 @@ class ConfigRecords:
         """Everything, after finishing or forgetting what an earlier leader left."""
         await self.finish()
         found = Configuration({})
+        loads = [
+            (int(key.removeprefix(LOADED_PREFIX)), entry.revision)
+            async for key, entry in all_entries(self._store, LOADED_PREFIX)
+        ]
+        used = set()
         async for key, entry in all_entries(self._store, CONFIG_PREFIX):
             name = key.removeprefix(CONFIG_PREFIX)
             value = entry.value.decode(errors="replace")
-            found.entries[name] = ConfigEntry(name, value, entry.revision)
+            revision = _of_change(entry.revision, loads)
+            used.add(revision)
+            found.entries[name] = ConfigEntry(name, value, revision)
+        gone = [_loaded_key(commit) for commit, _ in loads if commit not in used]
+        for _, some in split_write({}, gone):
+            await self._store.write({}, deletes=some)
         found.revision = await self._revision(REVISION_KEY)
         found.settings_revision = await self._revision(SETTINGS_KEY)
         return found
@@ -99,7 +113,7 @@ class ConfigRecords:
         if commit is not None:
             for number in range(decode_number(COMMIT_KEY, commit.value)):
                 await self._apply(_part_key(number))
-            await self._store.write({}, deletes=[COMMIT_KEY])
+            await self._store.write({_loaded_key(commit.revision): b"1"}, deletes=[COMMIT_KEY])
         left = [key async for key, _ in all_entries(self._store, LOAD_PREFIX, page=10)]
         for _, some in split_write({}, left):
             await self._store.write({}, deletes=some)
@@ -121,6 +135,17 @@ class ConfigRecords:
 def _marks(*, settings: bool) -> dict[str, bytes]:
     marked = {REVISION_KEY: b"1"}
     return {**marked, SETTINGS_KEY: b"1"} if settings else marked
+
+
+def _loaded_key(commit: int) -> str:
+    return f"{LOADED_PREFIX}{commit:020d}"
+
+
+def _of_change(revision: int, loads: Sequence[tuple[int, int]]) -> int:
+    """The revision of the change that wrote a record of this revision."""
+    # Nothing else is written to the configuration before a load is finished.
+    at = bisect_left(loads, (revision, 0)) - 1
+    return loads[at][0] if at >= 0 and revision < loads[at][1] else revision
 
 
 def _part_key(number: int) -> str:

@@ -36,7 +36,9 @@ from broker.ports.meta import MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
 REACH_S = 1.0
-"""How long a change waits for all nodes; one that hangs learns it by its lease, or later."""
+"""How long a change waits for a node; one that hangs learns it by its lease, or later."""
+SILENT_REACH_S = 0.2
+"""For one that did not answer the last time: a hanging node delays only one change by REACH_S."""
 REACH_AGAIN_S = 0.5
 FINISH_AGAIN_S = 0.5
 
@@ -64,6 +66,7 @@ class SysConfig(Actor[SysConfigMessage]):
         self._rules = SettingRules(settings.known, self._problem)
         self._changes = 0
         self._timer_set = False
+        self._silent: set[NodeId] = set()
 
     async def started(self, context: Context[SysConfigMessage]) -> None:
         """Read everything, and have the stored settings applied before any request is served."""
@@ -183,19 +186,19 @@ class SysConfig(Actor[SysConfigMessage]):
         revision = self._config.settings_revision
 
         async def reach(node: NodeControl) -> None:
-            try:
-                at = await node.refresh_settings(revision)
-            except Refused as error:
-                log.info("node not reached", node=node.node_id, error=str(error))
-            else:
-                self._nodes.has_settings(node.node_id, at)
+            id = node.node_id
+            with anyio.move_on_after(SILENT_REACH_S if id in self._silent else REACH_S) as waited:
+                try:
+                    self._nodes.has_settings(id, await node.refresh_settings(revision))
+                except Refused as error:
+                    log.info("node not reached", node=id, error=str(error))
+            (self._silent.add if waited.cancelled_caught else self._silent.discard)(id)
 
         behind = self._behind()
-        with anyio.move_on_after(REACH_S):
-            async with anyio.create_task_group() as reaching:
-                for node in self._nodes.all():
-                    if node.node_id in behind:
-                        reaching.start_soon(reach, node)
+        async with anyio.create_task_group() as reaching:
+            for node in self._nodes.all():
+                if node.node_id in behind:
+                    reaching.start_soon(reach, node)
         behind = self._behind()
         # Not for those that take no settings: they would be asked for ever.
         again = [it for it in behind if self._nodes.settings_revisions.get(it, 0) is not None]

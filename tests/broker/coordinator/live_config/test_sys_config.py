@@ -14,6 +14,7 @@ from broker.coordinator.live_config.config_records import (
     COMMIT_KEY,
     CONFIG_PREFIX,
     LOAD_PREFIX,
+    LOADED_PREFIX,
 )
 from broker.coordinator.live_config.messages import (
     ChangeConfig,
@@ -198,6 +199,62 @@ def test_a_node_that_hangs_delays_a_change_by_a_second_and_is_asked_again() -> N
             assert found.nodes == [(1, done.revision), (2, done.revision)]
 
     seeded(5, scenario)
+
+
+def test_a_node_that_hangs_delays_neither_later_changes_nor_questions_by_a_second() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        cluster = Cluster(clock)
+        world = cluster.world
+        async with await cluster.start() as system:
+            for node in (1, 2):
+                await world.register(system, node, settings_revision=0)
+            world.nodes[0].silent = True
+            await cluster.set("retention_ms", "5")
+            for value in range(20):
+                began_s = clock.monotonic_s()
+                done = await cluster.set("retention_ms", str(value))
+                assert (done.nodes.reached, done.nodes.behind) == ((2,), (1,))
+                # At most one question to the hanging node is under way before.
+                assert clock.monotonic_s() - began_s <= 0.41
+                await clock.sleep(value / 20)
+                asked_s = clock.monotonic_s()
+                await cluster.all()
+                assert clock.monotonic_s() - asked_s <= 0.21
+            world.nodes[0].silent = False
+            await clock.sleep(1.0)
+            assert (await cluster.set("retention_ms", "50")).nodes.reached == (1, 2)
+
+    seeded(10, scenario)
+
+
+def test_entries_of_a_large_change_have_its_revision_also_after_restarts() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        cluster = Cluster(clock, store)
+        async with await cluster.start():
+            await cluster.set("app/0", "first")
+            large = [ConfigChange(f"app/{n}", "x") for n in range(300)]
+            done = await cluster.change(*large, ConfigChange("retention_ms", "7"))
+            for key in ("app/0", "app/299", "retention_ms"):
+                assert (await cluster.get(key))[1] == done.revision
+            # So the returned revision is the one to expect.
+            later = await cluster.set("app/7", "y", done.revision)
+            assert (await cluster.get("app/7"))[1] == later.revision > done.revision
+            again = await cluster.change(*[ConfigChange(f"app/{n}", "z") for n in range(8, 300)])
+        restarted = Cluster(clock, store)
+        async with await restarted.start():
+            assert (await restarted.get("app/7"))[1] == later.revision
+            assert (await restarted.get("app/6"))[1] == done.revision
+            assert (await restarted.get("app/8"))[1] == again.revision
+            assert restarted.settings.revision == done.revision
+            gone = [ConfigChange(f"app/{n}", None) for n in range(300)]
+            await restarted.change(*gone, ConfigChange("retention_ms", None))
+        last = Cluster(clock, store)
+        async with await last.start():
+            assert await last.all() == {}
+        assert await store.list(LOADED_PREFIX, limit=10) == []
+
+    seeded(11, scenario)
 
 
 def test_a_failing_store_changes_nothing() -> None:
