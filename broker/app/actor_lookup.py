@@ -57,6 +57,7 @@ class ActorLookup:
             sys_config=self.proxy(SYS_CONFIG),
             segment_reader=self.proxy(SEGMENT_READER),
             segments=self.proxy(SEGMENTS),
+            table_changes=self.proxy(META_TABLE),
         )
 
     def find(self, path: str) -> Ref[Any]:

@@ -9,6 +9,7 @@ from grpclib.const import Handler
 from broker.edge.live_config.node_settings_service import NodeSettingsService
 from broker.edge.live_config.sys_config_service import SysConfigService
 from broker.edge.master.allocation_service import AllocationService
+from broker.edge.master.clashes_service import ClashesService
 from broker.edge.master.collections_service import CollectionsService
 from broker.edge.master.components_service import ComponentsService
 from broker.edge.master.ddl_calls import DdlCalls
@@ -123,9 +124,10 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         BroadcastsService(middleware, proxies.broadcaster),
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
         SysConfigService(middleware, proxies.sys_config),
-        CollectionsService(middleware, proxies.catalog, calls),
+        CollectionsService(middleware, proxies.catalog, calls, proxies.meta_table),
         DefinitionsService(middleware, calls, proxies.meta_table),
         TableService(middleware, proxies.meta_table),
+        ClashesService(middleware, proxies),
         TimeSyncService(middleware, proxies),
         CursorsService(middleware, proxies.cursors),
         BroadcastHoldsService(middleware, proxies.cut_lock, proxies.lead),

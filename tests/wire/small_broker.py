@@ -214,6 +214,7 @@ def _proxies(
         sys_config=Proxy(find("/root/coordinator/sys_config")),
         segment_reader=Proxy(find("/root/master/segment_reader")),
         segments=Proxy(find("/root/master/segments")),
+        table_changes=Proxy(find("/root/master/table")),
     )
 
 

@@ -1,4 +1,4 @@
-"""`tidemark collection`: create, list, describe and drop collections."""
+"""`tidemark collection`: create, list, describe, alter and drop collections; clashes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,12 @@ from typing import Annotated
 import typer
 
 from broker.cli.commands import completions
+from broker.cli.commands.definitions import clash_commands
+from broker.cli.commands.definitions.arguments import Database
 from broker.cli.commands.flags import Json, Server
 
-app = typer.Typer(help="Create, list, describe and drop collections.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and drop collections.", no_args_is_help=True)
+app.add_typer(clash_commands.app, name="clash")
 
 Name = Annotated[
     str,
@@ -48,25 +51,27 @@ def create(  # noqa: PLR0913 - each is an option of the command line
             "--if-not-exists", help="Succeed when it exists with the same shards and columns."
         ),
     ] = False,
+    database: Database = "",
     server: Server = "",
     json: Json = False,
 ) -> None:
     """Create a collection, on the pchannels with the fewest vchannels."""
     from broker.cli.schema_files import schema_like, schema_of
-    from broker.cli.show.collection_table import create_collection
+    from broker.cli.show.collection_table import NewCollection, create_collection
 
     if schema is not None and like is not None:
         raise typer.BadParameter("give --schema or --like, not both")
     columns = schema_of(schema) if schema else schema_like(like) if like else None
-    create_collection(server, name, shards, columns, exist_ok=if_not_exists, as_json=json)
+    wanted = NewCollection(name, shards, columns, database, exist_ok=if_not_exists)
+    create_collection(server, wanted, as_json=json)
 
 
 @app.command("list")
-def list_collections(server: Server = "", json: Json = False) -> None:
-    """List collections with their vchannels."""
+def list_collections(database: Database = "", server: Server = "", json: Json = False) -> None:
+    """List the collections of a database with their vchannels."""
     from broker.cli.show.collection_table import show_collections
 
-    show_collections(server, as_json=json)
+    show_collections(server, database, as_json=json)
 
 
 @app.command()
@@ -77,9 +82,7 @@ def describe(
             help="Name or alias of a collection.", autocompletion=completions.collections
         ),
     ],
-    database: Annotated[
-        str, typer.Option(metavar="NAME", help="Database of the collection; default: default.")
-    ] = "",
+    database: Database = "",
     server: Server = "",
     json: Json = False,
 ) -> None:
@@ -90,8 +93,30 @@ def describe(
 
 
 @app.command()
-def drop(name: Existing, server: Server = "") -> None:
+def alter(
+    name: Existing,
+    add_columns: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="Columns to add behind the others, as --schema of `create` takes them; they may"
+            " be null. Those that it has already are skipped.",
+        ),
+    ],
+    database: Database = "",
+    server: Server = "",
+    json: Json = False,
+) -> None:
+    """Change a collection: add columns to its schema."""
+    from broker.cli.schema_files import schema_of
+    from broker.cli.show.collection_table import alter_collection
+
+    alter_collection(server, name, schema_of(add_columns), database, as_json=json)
+
+
+@app.command()
+def drop(name: Existing, database: Database = "", server: Server = "") -> None:
     """Drop a collection; its space on the disk comes back within minutes."""
     from broker.cli.show.collection_table import drop_collection
 
-    drop_collection(server, name)
+    drop_collection(server, name, database)

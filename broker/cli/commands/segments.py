@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from broker.cli.commands.completions import collections as known_collections
+from broker.cli.commands.definitions.arguments import Database
 from broker.cli.commands.flags import Json, Server
 from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
@@ -41,13 +42,15 @@ def show(
         str | None, typer.Option(metavar="NAME", help="Only those of this partition; or its ID.")
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only those in this state.")] = None,
+    database: Database = "",
     server: Server = "",
     json: Json = False,
 ) -> None:
     """Show the segments of a collection, with the rows and bytes that they hold."""
-    from broker.cli.show.segment_rows import show_segments
+    from broker.cli.show.segment_rows import Shown, show_segments
 
-    show_segments(server, collection, partition, state and state.value, as_json=json)
+    shown = Shown(collection, database, partition, state and state.value)
+    show_segments(server, shown, as_json=json)
 
 
 @app.command()
@@ -59,11 +62,11 @@ def states(segments: Segments, server: Server = "", json: Json = False) -> None:
 
 
 @app.command()
-def seal(collection: CollectionArgument, server: Server = "") -> None:
+def seal(collection: CollectionArgument, database: Database = "", server: Server = "") -> None:
     """Seal the growing segments of a collection; they are flushed soon after."""
     from broker.cli.show.segment_rows import seal_collection
 
-    seal_collection(server, collection)
+    seal_collection(server, collection, database)
 
 
 @app.command()

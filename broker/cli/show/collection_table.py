@@ -1,7 +1,7 @@
 """What `tidemark collection` prints: one row for each collection."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from broker.cli.schema_files import columns_of
@@ -12,35 +12,61 @@ from broker.client import Client, Collection
 from broker.client.append.row_input import BadArrow, decode_schema
 
 
-def create_collection(
-    server: str, name: str, shards: int, schema: Any, *, exist_ok: bool, as_json: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    """What `collection create` was asked for. `schema`: an Arrow schema, or None."""
+
+    name: str
+    shards: int
+    schema: Any
+    database: str
+    exist_ok: bool
+
+
+def create_collection(server: str, wanted: NewCollection, *, as_json: bool) -> None:
     """Create the collection, and print where its shards are."""
 
     async def create(client: Client) -> Collection:
         return await client.collections.create(
-            name, shards=shards, schema=schema, exist_ok=exist_ok
+            wanted.name,
+            shards=wanted.shards,
+            schema=wanted.schema,
+            exist_ok=wanted.exist_ok,
+            database=wanted.database,
         )
 
     created = with_client(server, create)
     _print_collections([created], as_json=as_json, alone=True)
 
 
-def drop_collection(server: str, name: str) -> None:
+def alter_collection(server: str, name: str, columns: Any, database: str, *, as_json: bool) -> None:
+    """Add columns to the collection, and print it."""
+
+    async def alter(client: Client) -> Collection:
+        return await client.collections.add_columns(name, columns, database=database)
+
+    altered = with_client(server, alter)
+    if as_json:
+        return _print_collections([altered], as_json=True, alone=True)
+    count = altered.schema.widths[-1] if altered.schema is not None else 0
+    return show(f"collection {name} has {count} columns")
+
+
+def drop_collection(server: str, name: str, database: str) -> None:
     """Drop the collection, and say so."""
 
     async def drop(client: Client) -> None:
-        await client.collections.drop(name)
+        await client.collections.drop(name, database=database)
 
     with_client(server, drop)
     show(f"collection {name} dropped")
 
 
-def show_collections(server: str, *, as_json: bool) -> None:
-    """Print one row for each collection."""
+def show_collections(server: str, database: str, *, as_json: bool) -> None:
+    """Print one row for each collection of a database."""
 
     async def ask(client: Client) -> list[Collection]:
-        return await client.collections.list()
+        return await client.collections.list(database=database)
 
     _print_collections(with_client(server, ask), as_json=as_json)
 

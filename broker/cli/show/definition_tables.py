@@ -1,6 +1,6 @@
 """What the commands of definitions print: collections in detail, what they have, ids."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +16,7 @@ from broker.client.master.change_calls import Defined
 from broker.client.master.collection_calls import CollectionDescription
 from broker.client.master.part_calls import IndexDescription
 from broker.model.ids import TICK_LOGICAL_BITS
+from broker.model.master.clash import Clash
 from broker.model.master.fields import Field
 
 
@@ -92,6 +93,34 @@ def describe_collection(server: str, name: str, database: str, *, as_json: bool)
     for title, value in fields.items():
         table.add_row(title, "\n".join(value) if isinstance(value, list) else str(value))
     return show(table)
+
+
+def show_clashes(server: str, *, as_json: bool) -> None:
+    """Print one row for each clash."""
+
+    async def ask(client: Client) -> list[Clash]:
+        return [it async for it in client.master.list_clashes()]
+
+    found = with_client(server, ask)
+    if as_json:
+        return print_json([asdict(it) for it in found])
+    return show_fitted(
+        [Column("clash", [it.id for it in found]), Column("cause", [it.cause for it in found])]
+    )
+
+
+def clear_clashes(server: str, ids: Sequence[str] | None) -> None:
+    """Clear these clashes, or with None all; name those that were not listed."""
+
+    async def clear(client: Client) -> tuple[int, list[str]]:
+        listed = client.master.list_clashes()
+        given = [it.id async for it in listed] if ids is None else ids
+        return len(given), await client.master.clear_clashes(given)
+
+    count, unknown = with_client(server, clear)
+    show(f"{count - len(unknown)} cleared")
+    if unknown:
+        show(f"not listed: {', '.join(unknown)}")
 
 
 def take_ids(server: str, count: int, *, as_json: bool) -> None:

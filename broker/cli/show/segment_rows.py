@@ -1,6 +1,7 @@
 """What `tidemark segments` prints: one row for each segment."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from broker.cli.session import USAGE, fail, with_client
@@ -15,20 +16,29 @@ from broker.model.master.segment_meta import SegmentMeta
 NOTHING = "-"
 
 
-def show_segments(
-    server: str, collection: str, partition: str | None, state: str | None, *, as_json: bool
-) -> None:
-    """Print one row for each segment of a collection; `partition` is a name or an id."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which segments to show: of a collection and a partition by name or id; in a state."""
+
+    collection: str
+    database: str
+    partition: str | None
+    state: str | None
+
+
+def show_segments(server: str, shown: Shown, *, as_json: bool) -> None:
+    """Print one row for each segment of a collection."""
 
     async def ask(client: Client) -> tuple[list[SegmentMeta], Mapping[PartitionId, str]]:
-        id = await _id_of(client, collection)
+        id = await _id_of(client, shown.collection, shown.database)
         ids = await _partitions_of(client, id)
-        only = None if partition is None else _partition_id(partition, ids)
+        only = None if shown.partition is None else _partition_id(shown.partition, ids)
         names = {id: name for name, id in ids.items()}
         return await client.master.show_segments(id, only), names
 
     found, names = with_client(server, ask)
-    _print([it for it in found if state in (None, it.state.value)], names, as_json=as_json)
+    matching = [it for it in found if shown.state in (None, it.state.value)]
+    _print(matching, names, as_json=as_json)
 
 
 def show_flushes(server: str, *, as_json: bool) -> None:
@@ -54,11 +64,11 @@ def show_states(server: str, segments: Sequence[int], *, as_json: bool) -> None:
     )
 
 
-def seal_collection(server: str, collection: str) -> None:
+def seal_collection(server: str, collection: str, database: str) -> None:
     """Seal its growing segments, and say where."""
 
     async def seal(client: Client) -> int:
-        return await client.master.seal_collection(await _id_of(client, collection))
+        return await client.master.seal_collection(await _id_of(client, collection, database))
 
     vchannels = with_client(server, seal)
     show(f"sealing the growing segments of {collection} on {vchannels} vchannels")
@@ -76,10 +86,10 @@ def acknowledge_flushes(server: str, segments: Sequence[int]) -> None:
         show(f"not flushed, or unknown: {', '.join(map(str, refused))}")
 
 
-async def _id_of(client: Client, collection: str) -> int:
+async def _id_of(client: Client, collection: str, database: str) -> int:
     if collection.isdigit():  # no name begins with a digit
         return int(collection)
-    return (await client.collections.get(collection)).id
+    return (await client.collections.get(collection, database=database)).id
 
 
 async def _partitions_of(client: Client, id: int) -> Mapping[str, PartitionId]:

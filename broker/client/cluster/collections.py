@@ -1,7 +1,7 @@
 """Creates, finds, lists and drops collections: names for sets of vchannels."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Final
 
 from broker.client.cluster.look_up import NameLookup
 from broker.client.cluster.service import ServiceCalls
@@ -12,6 +12,7 @@ from broker.client.errors import (
     ChannelNotExist,
     InvalidArgument,
     NoSuchCollection,
+    UnknownDefinition,
 )
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
@@ -30,6 +31,9 @@ from schemas.generated.tidemark import v1
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PAGE: Final = 1000
+"""Collections of one answer."""
+
 
 class Collections:
     """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""
@@ -47,8 +51,12 @@ class Collections:
         shards: int = 1,
         schema: "pa.Schema | None" = None,
         exist_ok: bool = False,
+        database: str = "",
     ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
+
+        `database` "" is the default one, in every call; in another one `log.append` and `log.read`
+        take the vchannels of the collection, not its name.
 
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
         Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
@@ -57,7 +65,9 @@ class Collections:
         allowed and for column types that a collection cannot have; Unrecoverable when the broker
         has no pyarrow.
         """
-        request = v1.CreateCollectionRequest(name=name, shards=shards, return_existing=True)
+        request = v1.CreateCollectionRequest(
+            name=name, shards=shards, return_existing=True, database=database
+        )
         if schema is not None:
             request.arrow_schema = _encoded(schema)
         answer = await self._calls.ask("Create", request, v1.Collection)
@@ -75,7 +85,9 @@ class Collections:
             )
         return found
 
-    async def add_columns(self, name: str, columns: "pa.Schema") -> Collection:
+    async def add_columns(
+        self, name: str, columns: "pa.Schema", *, database: str = ""
+    ) -> Collection:
         """Add nullable columns at the end of a collection's schema: its next version.
 
         Older rows have null in these columns, and writers of older versions may continue. Columns
@@ -83,7 +95,9 @@ class Collections:
         repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
         a column that is not nullable, and for one that exists with another type.
         """
-        request = v1.AddColumnsRequest(name=name, arrow_columns=_encoded(columns))
+        request = v1.AddColumnsRequest(
+            name=name, arrow_columns=_encoded(columns), database=database
+        )
         try:
             changed = await self._calls.ask("AddColumns", request, v1.Collection)
         except ChannelNotExist as error:
@@ -95,19 +109,36 @@ class Collections:
         found = (await self.get(name)).schema
         return None if found is None else decode_schema(found.arrow)
 
-    async def get(self, name: str) -> Collection:
+    async def get(self, name: str, *, database: str = "") -> Collection:
         """The collection of this name. Raises NoSuchCollection."""
+        request = v1.GetCollectionRequest(name=name, database=database)
         try:
-            found = await self._calls.ask("Get", v1.GetCollectionRequest(name=name), v1.Collection)
+            found = await self._calls.ask("Get", request, v1.Collection)
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from None
         return _collection(found)
 
-    async def list(self) -> list[Collection]:
-        """All collections, sorted by name."""
-        request = v1.ListCollectionsRequest()
-        answer = await self._calls.ask("List", request, v1.ListCollectionsResponse)
-        return [_collection(it) for it in answer.collections]
+    async def each(self, *, database: str = "") -> AsyncIterator[Collection]:
+        """All collections of a database, sorted by name, fetched in pages as they are taken.
+
+        One that is created or dropped meanwhile may be missing. Raises UnknownDefinition for an
+        unknown database.
+        """
+        after, more = "", True
+        while more:
+            request = v1.ListCollectionsRequest(database=database, after=after, limit=PAGE)
+            try:
+                page = await self._calls.ask("List", request, v1.ListCollectionsResponse)
+            except ChannelNotExist as error:
+                raise UnknownDefinition(error.cause, error.code) from None
+            for found in page.collections:
+                yield _collection(found)
+                after = found.name
+            more = page.more and bool(page.collections)
+
+    async def list(self, *, database: str = "") -> list[Collection]:
+        """All collections of a database, sorted by name; see `each`."""
+        return [it async for it in self.each(database=database)]
 
     async def resolve(self, names: Iterable[str]) -> dict[str, tuple[VChannelName, ...]]:
         """Each name with its vchannels in shard order; a channel is its own only vchannel.
@@ -116,16 +147,16 @@ class Collections:
         """
         return {name: (await self.targets.resolve(name)).vchannels for name in names}
 
-    async def drop(self, name: str) -> None:
+    async def drop(self, name: str, *, database: str = "") -> None:
         """Forget the collection. Raises NoSuchCollection."""
+        request = v1.DropCollectionRequest(name=name, database=database)
         try:
-            await self._calls.ask(
-                "Drop", v1.DropCollectionRequest(name=name), v1.DropCollectionResponse
-            )
+            await self._calls.ask("Drop", request, v1.DropCollectionResponse)
         except (ChannelNotExist, InvalidArgument) as error:
             raise NoSuchCollection(error.cause, error.code) from None
-        # A collection made anew under this name has other vchannels.
-        self.targets.forget(name)
+        if not database:
+            # A collection made anew under this name has other vchannels.
+            self.targets.forget(name)
 
 
 def _encoded(schema: "pa.Schema") -> bytes:
@@ -162,5 +193,6 @@ def _collection(found: v1.Collection) -> Collection:
         id=CollectionId(found.id),
         vchannels=tuple(VChannelName(it) for it in found.vchannels),
         created_ms=found.created_ms,
+        database=found.database,
         schema=None if schema is None else RowSchema(schema.arrow, tuple(schema.widths)),
     )

@@ -160,6 +160,20 @@ class CollectionCalls:
             after = names[-1] if names else ""
         return found
 
+    async def count_partitions(self) -> Mapping[CollectionId, int]:
+        """How many partitions each collection has, of all databases; a call for each thousand."""
+        found: dict[CollectionId, int] = {}
+        after, more = 0, True
+        while more:
+            request = v1.CountPartitionsRequest(after=after)
+            answer = await self._changes.read(
+                "CountPartitions", request, v1.CountPartitionsResponse
+            )
+            ids = [CollectionId(it) for it in answer.collection_ids]
+            found.update(zip(ids, answer.counts, strict=True))
+            more, after = answer.more and bool(ids), ids[-1] if ids else 0
+        return found
+
     async def create_database(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Add a database. InvalidArgument for a bad name and one that is taken."""
         request = v1.CreateDatabaseRequest(base=self._changes.base(options), db_name=_own(name))

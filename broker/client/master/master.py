@@ -5,6 +5,7 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 
 from broker.client.cluster.service import ServiceCalls
+from broker.client.master.clash_calls import ClashCalls
 from broker.client.master.collection_calls import CollectionCalls
 from broker.client.master.member_calls import MemberCalls
 from broker.client.master.part_calls import PartCalls
@@ -15,7 +16,9 @@ from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 
 
-class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls, CollectionCalls, PartCalls):
+class Master(
+    TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls, CollectionCalls, PartCalls, ClashCalls
+):
     """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.
 
     first = await log.master.alloc_timestamp(10)  # one call
@@ -38,6 +41,7 @@ class Master(TimeAndIds, MemberCalls, TimeTickCalls, SegmentCalls, CollectionCal
         SegmentCalls.__init__(self, calls, deadline_s=deadline_s)
         CollectionCalls.__init__(self, calls, forget, deadline_s=deadline_s)
         PartCalls.__init__(self, calls, deadline_s=deadline_s)
+        ClashCalls.__init__(self, calls, deadline_s=deadline_s)
 
     async def get_dd_channel(self) -> str:
         """The channel that carries the changes of collections and partitions, in their order."""

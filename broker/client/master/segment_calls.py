@@ -14,6 +14,7 @@ from broker.transport import WireMessage
 from schemas.generated.tidemark import v1
 
 IDS_A_CALL = 500
+PAGE_MAX = 999
 W = TypeVar("W", bound=WireMessage)
 
 
@@ -61,9 +62,12 @@ class SegmentCalls:
         self._deadline_s = deadline_s
 
     async def show_segments(
-        self, collection_id: int, partition_id: int | None = None
+        self, collection_id: int, partition_id: int | None = None, *, most: int | None = None
     ) -> list[SegmentMeta]:
         """The segments of a partition, or of the whole collection, as their logs saved them.
+
+        The id 0 stands for all collections. `most`: the first ones only, by collection, partition
+        and id.
 
         A new or a flushed segment shows within two seconds; rows are counted up to
         `modified_tick`, which is at most `SNAPSHOT_PERIOD_S` old. ChannelNotExist for an unknown
@@ -71,11 +75,12 @@ class SegmentCalls:
         """
         found: list[SegmentMeta] = []
         more = True
-        while more:
+        while more and (most is None or len(found) < most):
             request = v1.ShowSegmentsRequest(
                 collection_id=collection_id,
                 partition_id=partition_id,
                 after=found[-1].id if found else 0,
+                limit=0 if most is None else min(PAGE_MAX, most - len(found)),
             )
             page = await self._ask("ShowSegments", request, v1.ShowSegmentsResponse)
             found += [_segment(it) for it in page.segments]

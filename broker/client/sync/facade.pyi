@@ -39,6 +39,7 @@ from broker.model.channel import ChannelOffsets
 from broker.model.collection import Collection
 from broker.model.cut import Cut
 from broker.model.ids import CollectionId, MessageId, PartitionId, TimeTick, VChannelName
+from broker.model.master.clash import Clash
 from broker.model.master.live_config import ConfigChange, ConfigEntry
 from broker.model.master.segment_meta import SegmentMeta
 from broker.model.master.tenancy import ProxyMember, Tenant
@@ -647,7 +648,7 @@ class ClusterConfig:
 
 class Collections:
     """`log.collections`. Every call has a deadline and raises what `broker.client.errors` has."""
-    def add_columns(self, name: str, columns: pa.Schema) -> Collection:
+    def add_columns(self, name: str, columns: pa.Schema, *, database: str = "") -> Collection:
         """Add nullable columns at the end of a collection's schema: its next version.
 
         Older rows have null in these columns, and writers of older versions may continue. Columns
@@ -656,9 +657,18 @@ class Collections:
         a column that is not nullable, and for one that exists with another type."""
         ...
     def create(
-        self, name: str, *, shards: int = 1, schema: pa.Schema | None = None, exist_ok: bool = False
+        self,
+        name: str,
+        *,
+        shards: int = 1,
+        schema: pa.Schema | None = None,
+        exist_ok: bool = False,
+        database: str = "",
     ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
+
+        `database` "" is the default one, in every call; in another one `log.append` and `log.read`
+        take the vchannels of the collection, not its name.
 
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
         Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
@@ -667,10 +677,16 @@ class Collections:
         allowed and for column types that a collection cannot have; Unrecoverable when the broker
         has no pyarrow."""
         ...
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, *, database: str = "") -> None:
         """Forget the collection. Raises NoSuchCollection."""
         ...
-    def get(self, name: str) -> Collection:
+    def each(self, *, database: str = "") -> Iterator[Collection]:
+        """All collections of a database, sorted by name, fetched in pages as they are taken.
+
+        One that is created or dropped meanwhile may be missing. Raises UnknownDefinition for an
+        unknown database."""
+        ...
+    def get(self, name: str, *, database: str = "") -> Collection:
         """The collection of this name. Raises NoSuchCollection."""
         ...
     def resolve(self, names: Iterable[str]) -> dict[str, tuple[VChannelName, ...]]:
@@ -681,8 +697,8 @@ class Collections:
     def schema(self, name: str) -> pa.Schema | None:
         """The newest schema of a collection's rows; None for a collection of messages."""
         ...
-    def list(self) -> list[Collection]:
-        """All collections, sorted by name."""
+    def list(self, *, database: str = "") -> list[Collection]:
+        """All collections of a database, sorted by name; see `each`."""
         ...
 
 class Cursor:
@@ -804,8 +820,16 @@ class Master:
         For writers that fill segments themselves: a segment that is opened here takes nothing from
         the log. Not retried: a repeat reserves again, and what is not used expires."""
         ...
+    def clear_clashes(self, ids: Iterable[str]) -> list[str]:
+        """Stop listing these; durable when it returns. Returns those that were not listed.
+
+        Nothing else changes: the broadcast stays on the control channel, and is not applied later."""
+        ...
     def close_time_ticks(self, origin: TickOrigin) -> TimeTicksView:
         """Stop the ticks of this origin. No effect when none are set."""
+        ...
+    def count_partitions(self) -> Mapping[CollectionId, int]:
+        """How many partitions each collection has, of all databases; a call for each thousand."""
         ...
     def create_alias(
         self, collection: str, alias: str, *, alter: bool = False, **options: Unpack[ChangeOptions]
@@ -924,6 +948,9 @@ class Master:
     def ids(self) -> CachedAllocator:
         """Ids from a batch that this client has fetched."""
         ...
+    def list_clashes(self) -> Iterator[Clash]:
+        """Every clash by id, fetched in pages. `log.admin.health()` has the first hundred."""
+        ...
     def list_databases(self) -> Mapping[str, int]:
         """The id of each database, sorted by name; the default one has the id 0."""
         ...
@@ -991,9 +1018,12 @@ class Master:
         """The id of each partition, sorted by name."""
         ...
     def show_segments(
-        self, collection_id: int, partition_id: int | None = None
+        self, collection_id: int, partition_id: int | None = None, *, most: int | None = None
     ) -> list[SegmentMeta]:
         """The segments of a partition, or of the whole collection, as their logs saved them.
+
+        The id 0 stands for all collections. `most`: the first ones only, by collection, partition
+        and id.
 
         A new or a flushed segment shows within two seconds; rows are counted up to
         `modified_tick`, which is at most `SNAPSHOT_PERIOD_S` old. ChannelNotExist for an unknown

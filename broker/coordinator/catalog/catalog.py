@@ -56,12 +56,12 @@ class Catalog(Actor[CatalogMessage]):
         self, message: CatalogMessage
     ) -> Collection | FoundName | tuple[Collection, ...]:
         match message:
-            case GetCollection(name):
-                return (await self._get(name)).collection
+            case GetCollection(name, database):
+                return (await self._get(name, database)).collection
             case FindName(name):
                 return await self._find(name)
             case ListCollections(after, limit):
-                return tuple(await self._records.page(after, limit))
+                return tuple(await self._records.page_of_all(after, limit))
             case _:
                 assert_never(message)
 
@@ -72,9 +72,10 @@ class Catalog(Actor[CatalogMessage]):
         owner = await self._records.by_vchannel(name)
         return found_name(name, [] if owner is None else [owner], self._pchannels)
 
-    async def _get(self, name: str) -> RecordedCollection:
-        found = await self._records.by_name(name)
+    async def _get(self, name: str, database: str) -> RecordedCollection:
+        found = await self._records.by_name(name, database)
         if found is None:
             cause = f"there is no collection {name[:COLLECTION_NAME_LENGTH_MAX]!r}"
+            cause += f" in database {database!r}" if database else ""
             raise Refused(StreamingCode.CHANNEL_NOT_EXIST, cause)
         return found

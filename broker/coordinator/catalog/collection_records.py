@@ -172,6 +172,18 @@ class CollectionRecords:
         entries = await self._store.list(collection_prefix(database), limit=limit, after=from_key)
         return [decode_collection(key, entry.value) for key, entry in entries]
 
+    async def page_of_all(self, after: tuple[str, str], limit: int) -> Sequence[Collection]:
+        """The first `limit` collections by database and name, after these; up to two reads."""
+        database, name = after
+        found = [] if database else [*await self.page(name, limit)]
+        if len(found) < limit:
+            from_key = collection_key(name, database) if database else ""
+            entries = await self._store.list(
+                IN_DATABASE_PREFIX, limit=limit - len(found), after=from_key
+            )
+            found += [decode_collection(key, entry.value) for key, entry in entries]
+        return found
+
     async def next_id(self) -> NextId:
         """The id that the next collection gets."""
         entry = await self._store.get(COLLECTION_ID_KEY)

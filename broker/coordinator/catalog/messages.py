@@ -24,9 +24,13 @@ class NameTaken(Refused):
 
 @dataclass(frozen=True, slots=True)
 class GetCollection(Request[Collection]):
-    """The collection of this name. Refused(CHANNEL_NOT_EXIST) when there is none."""
+    """The collection of this name. Refused(CHANNEL_NOT_EXIST) when there is none.
+
+    `database` "": the default one.
+    """
 
     name: str
+    database: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +42,13 @@ class FindName(Request[FoundName]):
 
 @dataclass(frozen=True, slots=True)
 class ListCollections(Request[tuple[Collection, ...]]):
-    """The first `limit` collections by name, after `after`. `all_collections` asks for all."""
+    """The first `limit` collections of all databases by database and name, the default one first.
 
-    after: str = ""
+    `after`: the database and the name of the last one of the page before. `all_collections` asks
+    for all.
+    """
+
+    after: tuple[str, str] = ("", "")
     limit: int = PAGE
 
 
@@ -50,10 +58,11 @@ CatalogMessage = GetCollection | FindName | ListCollections
 async def all_collections(
     ask: Callable[[ListCollections], Awaitable[tuple[Collection, ...]]],
 ) -> list[Collection]:
-    """All collections by name, asked for page by page: other requests go in between."""
+    """The collections of all databases, asked for page by page: other requests go in between."""
     found: list[Collection] = []
     while True:
-        page = await ask(ListCollections(found[-1].name if found else ""))
+        after = (found[-1].database, found[-1].name) if found else ("", "")
+        page = await ask(ListCollections(after))
         found += page
         if len(page) < PAGE:
             return found

@@ -1,20 +1,17 @@
 """tidemark.v1.Collections: named sets of vchannels, and the checks of their schemas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grpclib.const import Handler
 
-from broker.coordinator.catalog.messages import (
-    FindName,
-    GetCollection,
-    NameTaken,
-    all_collections,
-)
+from broker.coordinator.catalog.messages import FindName, GetCollection, NameTaken
+from broker.core.master.table_names import checked_database
 from broker.core.name_lookup import NameKind
 from broker.edge.master.ddl_calls import DdlCalls
 from broker.edge.master.definitions_service import created
 from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of
+from broker.edge.master.table_service import checked_after, checked_limit
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
@@ -22,9 +19,11 @@ from broker.master.ddl.collection_plans import OutdatedSchema
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.master.ddl import ChangeSchema, CreateCollection, DropCollection
+from broker.ports.master.table_reads import MetaTableReads
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Collections/"
+PAGE_BYTES = 1024 * 1024
 RACES_MAX = 8
 """Attempts to add columns: each fails when another caller changed the schema meanwhile."""
 _KINDS = {
@@ -39,10 +38,13 @@ _KINDS = {
 class CollectionsService:
     """Create, Get, List, Drop, AddColumns, Find."""
 
-    def __init__(self, middleware: Middleware, catalog: Proxy, calls: DdlCalls) -> None:
+    def __init__(
+        self, middleware: Middleware, catalog: Proxy, calls: DdlCalls, table: MetaTableReads
+    ) -> None:
         self._middleware = middleware
         self._catalog = catalog
         self._calls = calls
+        self._table = table
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -66,7 +68,8 @@ class CollectionsService:
         rows, table = None, None
         if request.arrow_schema:
             rows, table = await defined_rows(request.name, request.arrow_schema)
-        ddl = CreateCollection(request.name, request.shards, rows, table)
+        database = checked_database(request.database)
+        ddl = CreateCollection(request.name, request.shards, rows, table, database)
         try:
             return _encoded(created(ddl, await self._calls.change(ddl)))
         except NameTaken as taken:
@@ -78,7 +81,7 @@ class CollectionsService:
 
     async def get(self, request: v1.GetCollectionRequest) -> v1.Collection:
         """One collection. CHANNEL_NOT_EXIST when there is none."""
-        return _encoded(await self._catalog.ask(GetCollection(request.name)))
+        return _encoded(await self._get(request.name, request.database))
 
     async def find(self, request: v1.FindRequest) -> v1.FindResponse:
         """What a name stands for. CHANNEL_NOT_EXIST for a name of nothing."""
@@ -88,21 +91,32 @@ class CollectionsService:
             answer.collection = _encoded(found.collection)
         return answer
 
-    async def list(self, _: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
-        """All collections, sorted by name."""
-        found = await all_collections(self._catalog.ask)
-        return v1.ListCollectionsResponse(collections=[_encoded(entry) for entry in found])
+    async def list(self, request: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
+        """A page of the collections of a database, by name. CHANNEL_NOT_EXIST."""
+        limit = checked_limit(request.limit)
+        database, after = checked_database(request.database), checked_after(request.after)
+        found = await self._table.page(database, after, limit)
+        page = [_encoded(entry) for entry in found[: _count_within(found, PAGE_BYTES)]]
+        more = len(page) < len(found) or len(found) == limit
+        if more and not request.limit and await self._table.page(database, page[-1].name, 1):
+            raise invalid_argument(
+                f"there are more collections than one answer holds ({len(page)}); ask for pages,"
+                " with a limit, or use a client of this release"
+            )
+        return v1.ListCollectionsResponse(collections=page, more=more)
 
     async def drop(self, request: v1.DropCollectionRequest) -> v1.DropCollectionResponse:
         """Drop one. CHANNEL_NOT_EXIST when there is none."""
-        await self._calls.change(DropCollection(request.name))
+        database = checked_database(request.database)
+        await self._calls.change(DropCollection(request.name, database))
         return v1.DropCollectionResponse()
 
     async def add_columns(self, request: v1.AddColumnsRequest) -> v1.Collection:
         """Add columns. CHANNEL_NOT_EXIST: no such collection; INVALID_ARGUMENT: bad columns."""
         await require_arrow()
+        database = checked_database(request.database)
         for _ in range(RACES_MAX):
-            collection = await self._catalog.ask(GetCollection(request.name))
+            collection = await self._get(request.name, database)
             before = collection.schema
             if before is None:
                 raise invalid_argument(
@@ -115,12 +129,27 @@ class CollectionsService:
             table = fields_of(request.name, after)
             try:
                 # Refused when it is not the schema that was read: another caller was first.
-                await self._calls.change(ChangeSchema(request.name, before, after, table))
+                change = ChangeSchema(request.name, before, after, table, database)
+                await self._calls.change(change)
             except OutdatedSchema:
                 continue
             return _encoded(replace(collection, schema=after))
         cause = f"the schema of collection '{request.name}' keeps changing; try again"
         raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
+
+    async def _get(self, name: str, database: str) -> Collection:
+        return await self._catalog.ask(GetCollection(name, checked_database(database)))
+
+
+def _count_within(found: Sequence[Collection], size_max: int) -> int:
+    """How many of the first collections make a page; one at least, whatever its size."""
+    size = 0
+    for count, it in enumerate(found):
+        size += 0 if it.schema is None else len(it.schema.arrow)
+        size += sum(map(len, it.vchannels)) + len(it.name)
+        if size > size_max:
+            return max(1, count)
+    return len(found)
 
 
 def _encoded(collection: Collection) -> v1.Collection:
@@ -129,6 +158,7 @@ def _encoded(collection: Collection) -> v1.Collection:
         id=collection.id,
         vchannels=list(collection.vchannels),
         created_ms=collection.created_ms,
+        database=collection.database,
     )
     if collection.schema is not None:
         schema = collection.schema

@@ -35,6 +35,7 @@ class TableService:
             SERVICE + "ShowCollections": unary(v1.ShowCollectionsRequest, self.collections),
             SERVICE + "HasPartition": unary(v1.HasPartitionRequest, self.has_partition),
             SERVICE + "ShowPartitions": unary(v1.ShowPartitionsRequest, self.partitions),
+            SERVICE + "CountPartitions": unary(v1.CountPartitionsRequest, self.count_partitions),
             SERVICE + "DescribeIndex": unary(v1.DescribeIndexRequest, self.indexes),
             SERVICE + "ShowAliases": unary(v1.ShowAliasesRequest, self.aliases),
             SERVICE + "ListDatabases": unary(v1.ListDatabasesRequest, self.databases),
@@ -55,15 +56,25 @@ class TableService:
 
     async def collections(self, request: v1.ShowCollectionsRequest) -> v1.ShowCollectionsResponse:
         """A page of the collections of a database. CHANNEL_NOT_EXIST."""
-        limit = request.limit or PAGE_MAX
-        if not 1 <= limit <= PAGE_MAX:
-            raise invalid_argument(f"the limit must be 1 to {PAGE_MAX}, not {request.limit}")
-        database, after = checked_database(request.db_name), request.after
-        page = await self._table.page(database, _named(after) if after else "", limit)
+        limit = checked_limit(request.limit)
+        database, after = checked_database(request.db_name), checked_after(request.after)
+        page = await self._table.page(database, after, limit)
         return v1.ShowCollectionsResponse(
             collection_names=[it.name for it in page],
             collection_ids=[it.id for it in page],
             more=len(page) == limit,
+        )
+
+    async def count_partitions(
+        self, request: v1.CountPartitionsRequest
+    ) -> v1.CountPartitionsResponse:
+        """A page of the numbers of partitions, of the collections of all databases."""
+        limit = checked_limit(request.limit)
+        found = await self._table.partition_counts(CollectionId(request.after), limit)
+        return v1.CountPartitionsResponse(
+            collection_ids=[id for id, _ in found],
+            counts=[it for _, it in found],
+            more=len(found) == limit,
         )
 
     async def has_partition(self, request: v1.HasPartitionRequest) -> v1.BoolResponse:
@@ -145,6 +156,18 @@ def of_collection(collection: Collection) -> v1.DescribeCollectionResponse:
         rows = collection.schema
         answer.schema = v1.RowSchema(arrow=rows.arrow, widths=list(rows.widths))
     return answer
+
+
+def checked_limit(limit: int) -> int:
+    """How many entries a page has at most; 0 stands for as many as there may be. Refused."""
+    if not 0 <= limit <= PAGE_MAX:
+        raise invalid_argument(f"the limit must be 1 to {PAGE_MAX}, not {limit}")
+    return limit or PAGE_MAX
+
+
+def checked_after(name: str) -> str:
+    """The name that a page begins after, "" for the first page. Refused."""
+    return _named(name) if name else ""
 
 
 def _named(name: str) -> str:

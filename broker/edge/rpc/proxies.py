@@ -78,6 +78,7 @@ class Proxies:
     sys_config: Proxy
     segment_reader: Proxy
     segments: Proxy
+    table_changes: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()

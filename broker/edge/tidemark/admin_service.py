@@ -126,7 +126,7 @@ class AdminService:
             holders=[encode_holder(name, it) for name, of in held.items() for it in of.holders],
             passed=[encode_passed(name, it) for name, of in held.items() for it in of.passed],
             warnings=[*view.warnings()],
-            clashes=[*await self._clashes()][:CLASHES_MAX],
+            clashes=[*await self._clashes()],
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
@@ -201,7 +201,8 @@ class AdminService:
     async def _clashes(self) -> Sequence[str]:
         try:
             async with asyncio.timeout(CLASHES_S):
-                return await self._proxies.meta_table.clashes()
+                found = await self._proxies.meta_table.clashes(limit=CLASHES_MAX)
+                return [it.cause for it in found]
         except (Refused, TimeoutError):
             return ()  # as above
 

@@ -28,7 +28,7 @@ class SegmentsPage:
 
 @dataclass(frozen=True, slots=True)
 class ShowSegments(Request[SegmentsPage]):
-    """Segments of a partition, None: of all, by partition and id.
+    """Segments of a partition, None: of all, by partition and id; or of all collections, with 0.
 
     `after`: the last one of the page before. Refused(CHANNEL_NOT_EXIST) for an unknown collection,
     or a partition that is not in it.

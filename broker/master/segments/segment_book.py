@@ -71,6 +71,12 @@ class SegmentBook:
         entries = await self._store.list(prefix, limit=limit, after=start)
         return await self._all([id_in(key) for key, _ in entries])
 
+    async def page_of_all(self, after: SegmentId, limit: int) -> list[SegmentMeta]:
+        """The segments of all collections behind `after`; a read for each."""
+        start = member_key(await self._last(after)) if after else ""
+        entries = await self._store.list(MEMBERS, limit=limit, after=start)
+        return await self._all([id_in(key) for key, _ in entries])
+
     async def _start(self, prefix: str, partition_id: PartitionId | None, after: SegmentId) -> str:
         if partition_id is not None:
             return f"{prefix}{after:020}"

@@ -60,6 +60,8 @@ class SegmentReader(Actor[SegmentReaderMessage]):
                 assert_never(message)
 
     async def _show(self, asked: ShowSegments) -> SegmentsPage:
+        if not asked.collection_id:
+            return await self._show_all(asked)
         known = await self._lookup.partitions_of(asked.collection_id)
         if known is None:
             raise unknown(f"there is no collection {asked.collection_id}")
@@ -68,6 +70,14 @@ class SegmentReader(Actor[SegmentReaderMessage]):
         found = await self._book.page(
             asked.collection_id, asked.partition_id, asked.after, _limit(asked.limit) + 1
         )
+        return _page(found, asked.limit)
+
+    async def _show_all(self, asked: ShowSegments) -> SegmentsPage:
+        if asked.partition_id is not None:
+            raise invalid_argument(
+                f"partition {asked.partition_id} is given without its collection; name both"
+            )
+        found = await self._book.page_of_all(asked.after, _limit(asked.limit) + 1)
         return _page(found, asked.limit)
 
     async def _describe(self, asked: DescribeSegment) -> tuple[SegmentMeta, int]:

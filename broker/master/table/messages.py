@@ -1,6 +1,7 @@
 """The messages of the MetaTable."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from actors import Request
 from broker.model.ids import TimeTick
@@ -18,4 +19,17 @@ class ApplyChange(Request[None]):
     tick: TimeTick
 
 
-MetaTableMessage = ApplyChange
+CLASHES_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ClearClashes(Request[tuple[str, ...]]):
+    """Forget these clashes, up to CLASHES_AT_ONCE; answered with those that are not known.
+
+    Durable when answered. Raises MetaError.
+    """
+
+    ids: tuple[str, ...]
+
+
+MetaTableMessage = ApplyChange | ClearClashes

@@ -9,9 +9,15 @@ from actors import Actor, Envelope
 from broker.master.table.apply_change import ChangeWriter
 from broker.master.table.change_keys import keys_read
 from broker.master.table.leftovers import remove_leftovers, remove_more_indexes, write_ahead
-from broker.master.table.messages import MetaTableMessage
+from broker.master.table.messages import (
+    CLASHES_AT_ONCE,
+    ApplyChange,
+    ClearClashes,
+    MetaTableMessage,
+)
+from broker.master.table.table_records import CLASH_PREFIX
 from broker.master.table.write_group import WriteGroup
-from broker.model.failure import Refused
+from broker.model.failure import Refused, invalid_argument
 from broker.model.master.table_change import AddCollection, RemoveCollection, RemoveIndexes
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
@@ -32,12 +38,15 @@ class MetaTable(Actor[MetaTableMessage]):
         group = WriteGroup(self._store)
         waiting: list[Envelope[MetaTableMessage]] = []
         for at, envelope in enumerate(batch):
-            if group.full:
+            message = envelope.message
+            if group.full or isinstance(message, ClearClashes):
                 await self._flush(group, waiting)
                 group, waiting = WriteGroup(self._store), []
+            if isinstance(message, ClearClashes):
+                await self._clear(envelope, message.ids)
+                continue
             waiting.append(envelope)
             try:
-                message = envelope.message
                 if len(waiting) == 1:
                     await _read_ahead(group, batch[at : at + READ_AHEAD])
                 if isinstance(message.change, AddCollection):
@@ -62,6 +71,7 @@ class MetaTable(Actor[MetaTableMessage]):
             await group.flush()
             self._writes += 1
             for envelope in waiting:
+                assert isinstance(envelope.message, ApplyChange)
                 change = envelope.message.change
                 if isinstance(change, RemoveCollection):
                     # After its own write, which hides them. A crash in between applies the change
@@ -79,6 +89,22 @@ class MetaTable(Actor[MetaTableMessage]):
         for envelope in waiting:
             envelope.reply(None)
 
+    async def _clear(self, envelope: Envelope[MetaTableMessage], ids: Sequence[str]) -> None:
+        if not 1 <= len(ids) <= CLASHES_AT_ONCE:
+            problem = f"a request clears {len(ids)} clashes; name 1 to {CLASHES_AT_ONCE}"
+            envelope.fail(invalid_argument(problem))
+            return
+        keys = {id: CLASH_PREFIX + id for id in ids}
+        try:
+            unknown = [id for id, key in keys.items() if await self._store.get(key) is None]
+            await self._store.write({}, deletes=[keys[id] for id in keys if id not in unknown])
+        except MetaError as error:
+            envelope.fail(error)
+            return
+        envelope.reply(tuple(unknown))
+
 
 async def _read_ahead(group: WriteGroup, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
-    await group.read_ahead([key for it in batch for key in keys_read(it.message.change)])
+    messages = [it.message for it in batch]
+    changes = [it.change for it in messages if isinstance(it, ApplyChange)]
+    await group.read_ahead([key for it in changes for key in keys_read(it)])

@@ -8,6 +8,7 @@ from broker.master.table.table_records import TableRecords
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PartitionId
+from broker.model.master.clash import Clash
 from broker.model.master.table_change import Index
 from broker.ports.master.table_reads import Description
 from broker.ports.meta import MetaError, MetaStore
@@ -87,9 +88,16 @@ class StoredTable:
         """See MetaTableReads."""
         return await _read(self._records.databases())
 
-    async def clashes(self) -> Sequence[str]:
+    async def partition_counts(
+        self, after: CollectionId, limit: int
+    ) -> Sequence[tuple[CollectionId, int]]:
         """See MetaTableReads."""
-        return await _read(self._records.clashes())
+        return await _read(self._records.partition_counts(after, limit))
+
+    async def clashes(self, after: str = "", limit: int = 100) -> Sequence[Clash]:
+        """See MetaTableReads."""
+        found = await _read(self._records.clashes(after, limit))
+        return [Clash(id, cause) for id, cause in found]
 
     async def _check_database(self, name: str) -> None:
         if await _read(self._records.database(name)) is None:

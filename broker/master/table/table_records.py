@@ -142,11 +142,28 @@ class TableRecords:
         """Whether a database has a collection; one read."""
         return bool(await self._store.list(collection_prefix(database), limit=1))
 
-    async def clashes(self) -> Sequence[str]:
-        """Changes by Milvus's clients that could not be applied, in words."""
+    async def partition_counts(
+        self, after: CollectionId, limit: int
+    ) -> Sequence[tuple[CollectionId, int]]:
+        """A page of the numbers of partitions; one read."""
+        prefix = PARTITION_COUNT_PREFIX
+        start = f"{prefix}{after}" if after else ""
+        entries = await self._store.list(prefix, limit=limit, after=start)
         return [
-            decode_fields(key, entry.value, lambda it: str(it["cause"]))
-            async for key, entry in all_entries(self._store, CLASH_PREFIX)
+            (CollectionId(int(key.removeprefix(prefix))), decode_number(key, entry.value))
+            for key, entry in entries
+        ]
+
+    async def clashes(self, after: str, limit: int) -> Sequence[tuple[str, str]]:
+        """A page of the changes by Milvus's clients that could not be applied: id and words."""
+        start = CLASH_PREFIX + after if after else ""
+        entries = await self._store.list(CLASH_PREFIX, limit=limit, after=start)
+        return [
+            (
+                key.removeprefix(CLASH_PREFIX),
+                decode_fields(key, entry.value, lambda it: str(it["cause"])),
+            )
+            for key, entry in entries
         ]
 
 

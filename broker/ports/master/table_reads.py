@@ -10,6 +10,7 @@ from typing import Protocol
 from broker.model.collection import Collection
 from broker.model.failure import invalid_argument
 from broker.model.ids import CollectionId, PartitionId
+from broker.model.master.clash import Clash
 from broker.model.master.fields import TableSchema
 from broker.model.master.table_change import Index
 
@@ -68,8 +69,14 @@ class MetaTableReads(Protocol):
         """Every database with its id, by name."""
         ...
 
-    async def clashes(self) -> Sequence[str]:
-        """Changes by Milvus's clients that could not be applied, in words."""
+    async def partition_counts(
+        self, after: CollectionId, limit: int
+    ) -> Sequence[tuple[CollectionId, int]]:
+        """How many partitions collections of all databases have, by id as text, after this one."""
+        ...
+
+    async def clashes(self, after: str = "", limit: int = 100) -> Sequence[Clash]:
+        """The first `limit` changes by Milvus's clients that could not be applied, by id."""
         ...
 
 
@@ -112,7 +119,13 @@ class NoMetaTable:
         """See MetaTableReads."""
         raise _NONE
 
-    async def clashes(self) -> Sequence[str]:
+    async def partition_counts(
+        self, after: CollectionId, limit: int
+    ) -> Sequence[tuple[CollectionId, int]]:
+        """See MetaTableReads."""
+        raise _NONE
+
+    async def clashes(self, after: str = "", limit: int = 100) -> Sequence[Clash]:
         """See MetaTableReads."""
         raise _NONE
 

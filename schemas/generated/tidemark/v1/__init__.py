@@ -48,6 +48,9 @@ __all__ = (
     "ChannelTrouble",
     "ChannelsRequest",
     "ChannelsResponse",
+    "Clash",
+    "ClearClashesRequest",
+    "ClearClashesResponse",
     "CloseTimeTicksRequest",
     "ClusterBase",
     "ClusterStub",
@@ -70,6 +73,8 @@ __all__ = (
     "CopiesBase",
     "CopiesStub",
     "CopyToAppend",
+    "CountPartitionsRequest",
+    "CountPartitionsResponse",
     "CreateAliasRequest",
     "CreateCollectionRequest",
     "CreateDatabaseRequest",
@@ -144,6 +149,8 @@ __all__ = (
     "ListBarriersResponse",
     "ListBroadcastsRequest",
     "ListBroadcastsResponse",
+    "ListClashesRequest",
+    "ListClashesResponse",
     "ListCollectionsRequest",
     "ListCollectionsResponse",
     "ListCommitsRequest",
@@ -630,6 +637,8 @@ class AddColumnsRequest(betterproto2.Message):
     """
     An Arrow IPC schema message of the new columns.
     """
+
+    database: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message(
@@ -1380,6 +1389,54 @@ default_message_pool.register_message("tidemark.v1", "ChannelTrouble", ChannelTr
 
 
 @dataclass(eq=False, repr=False)
+class Clash(betterproto2.Message):
+    id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    For ClearClashes, and the next page of ListClashes.
+    """
+
+    cause: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    What did not fit, and why.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "Clash", Clash)
+
+
+@dataclass(eq=False, repr=False)
+class ClearClashesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    ids: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+    """
+    1 to 50.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ClearClashesRequest", ClearClashesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ClearClashesResponse(betterproto2.Message):
+    unknown_ids: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Those that were not listed.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ClearClashesResponse", ClearClashesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class CloseTimeTicksRequest(betterproto2.Message):
     base: "MsgBase | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -1423,6 +1480,11 @@ class Collection(betterproto2.Message):
     existed: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
     In the answer to Create: it existed already.
+    """
+
+    database: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Empty: the default database, here and in every request.
     """
 
 
@@ -1631,6 +1693,47 @@ default_message_pool.register_message("tidemark.v1", "CopyToAppend", CopyToAppen
 
 
 @dataclass(eq=False, repr=False)
+class CountPartitionsRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    after: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    The next page begins after this collection.
+    """
+
+    limit: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    1 to 1,000; 0: 1,000.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "CountPartitionsRequest", CountPartitionsRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class CountPartitionsResponse(betterproto2.Message):
+    collection_ids: "list[int]" = betterproto2.field(
+        1, betterproto2.TYPE_INT64, repeated=True
+    )
+    """
+    Parallel.
+    """
+
+    counts: "list[int]" = betterproto2.field(2, betterproto2.TYPE_INT32, repeated=True)
+
+    more: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "CountPartitionsResponse", CountPartitionsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class CreateAliasRequest(betterproto2.Message):
     base: "MsgBase | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
@@ -1665,6 +1768,8 @@ class CreateCollectionRequest(betterproto2.Message):
     """
     Answer with a collection that has this name already, whatever its definition, instead of a refusal.
     """
+
+    database: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message(
@@ -2197,6 +2302,8 @@ default_message_pool.register_message(
 class DropCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
+    database: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message(
     "tidemark.v1", "DropCollectionRequest", DropCollectionRequest
@@ -2337,6 +2444,8 @@ default_message_pool.register_message("tidemark.v1", "FindResponse", FindRespons
 @dataclass(eq=False, repr=False)
 class GetCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    database: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message(
@@ -2928,8 +3037,58 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ListClashesRequest(betterproto2.Message):
+    base: "MsgBase | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    after: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The next page begins after this ID.
+    """
+
+    limit: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    1 to 1,000; 0: 1,000.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListClashesRequest", ListClashesRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class ListClashesResponse(betterproto2.Message):
+    clashes: "list[Clash]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    By ID.
+    """
+
+    more: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "ListClashesResponse", ListClashesResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ListCollectionsRequest(betterproto2.Message):
-    pass
+    database: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    after: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The next page begins after this name.
+    """
+
+    limit: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    1 to 1,000; a page also ends at about 1 MiB. 0: all, as clients of earlier releases ask, and a
+    refusal when they are more than one page.
+    """
 
 
 default_message_pool.register_message(
@@ -2944,6 +3103,11 @@ class ListCollectionsResponse(betterproto2.Message):
     )
     """
     Sorted by name.
+    """
+
+    more: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    There may be more.
     """
 
 
@@ -4595,6 +4759,9 @@ class ShowSegmentsRequest(betterproto2.Message):
     )
 
     collection_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    0: of all collections; `partition_id` must be absent then.
+    """
 
     partition_id: "int | None" = betterproto2.field(
         3, betterproto2.TYPE_INT64, optional=True
@@ -4625,7 +4792,7 @@ class ShowSegmentsResponse(betterproto2.Message):
         1, betterproto2.TYPE_INT64, repeated=True
     )
     """
-    By partition, then by ID.
+    By collection, partition and ID.
     """
 
     segments: "list[SegmentMeta]" = betterproto2.field(
@@ -5483,15 +5650,15 @@ class CollectionsStub(betterproto2_grpclib.ServiceStub):
 
     async def list(
         self,
-        message: "ListCollectionsRequest | None" = None,
+        message: "ListCollectionsRequest",
         *,
         timeout: "float | None" = None,
         deadline: "Deadline | None" = None,
         metadata: "MetadataLike | None" = None,
     ) -> "ListCollectionsResponse":
-
-        if message is None:
-            message = ListCollectionsRequest()
+        """
+        A page of the collections of a database. CHANNEL_NOT_EXIST for an unknown database.
+        """
 
         return await self._unary_unary(
             "/tidemark.v1.Collections/List",
@@ -6227,6 +6394,69 @@ class MasterStub(betterproto2_grpclib.ServiceStub):
             "/tidemark.v1.Master/ListDatabases",
             message,
             ListDatabasesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def count_partitions(
+        self,
+        message: "CountPartitionsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "CountPartitionsResponse":
+        """
+        How many partitions each collection has, of all databases: by collection ID, as text.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/CountPartitions",
+            message,
+            CountPartitionsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list_clashes(
+        self,
+        message: "ListClashesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListClashesResponse":
+        """
+        Changes by clients of Milvus that did not fit the table: it is without them.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ListClashes",
+            message,
+            ListClashesResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def clear_clashes(
+        self,
+        message: "ClearClashesRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ClearClashesResponse":
+        """
+        They are not listed again. The table and the log stay as they are.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Master/ClearClashes",
+            message,
+            ClearClashesResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -7633,6 +7863,9 @@ class CollectionsBase(betterproto2_grpclib.ServiceBase):
     async def list(
         self, message: "ListCollectionsRequest"
     ) -> "ListCollectionsResponse":
+        """
+        A page of the collections of a database. CHANNEL_NOT_EXIST for an unknown database.
+        """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
@@ -8200,6 +8433,33 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def count_partitions(
+        self, message: "CountPartitionsRequest"
+    ) -> "CountPartitionsResponse":
+        """
+        How many partitions each collection has, of all databases: by collection ID, as text.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list_clashes(
+        self, message: "ListClashesRequest"
+    ) -> "ListClashesResponse":
+        """
+        Changes by clients of Milvus that did not fit the table: it is without them.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def clear_clashes(
+        self, message: "ClearClashesRequest"
+    ) -> "ClearClashesResponse":
+        """
+        They are not listed again. The table and the log stay as they are.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def alloc_timestamp(
         self, message: "AllocTimestampRequest"
     ) -> "AllocTimestampResponse":
@@ -8534,6 +8794,31 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
         response = await self.list_databases(request)
         await stream.send_message(response)
 
+    async def __rpc_count_partitions(
+        self,
+        stream: "grpclib.server.Stream[CountPartitionsRequest, CountPartitionsResponse]",
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.count_partitions(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_clashes(
+        self, stream: "grpclib.server.Stream[ListClashesRequest, ListClashesResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_clashes(request)
+        await stream.send_message(response)
+
+    async def __rpc_clear_clashes(
+        self, stream: "grpclib.server.Stream[ClearClashesRequest, ClearClashesResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.clear_clashes(request)
+        await stream.send_message(response)
+
     async def __rpc_alloc_timestamp(
         self,
         stream: "grpclib.server.Stream[AllocTimestampRequest, AllocTimestampResponse]",
@@ -8836,6 +9121,24 @@ class MasterBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ListDatabasesRequest,
                 ListDatabasesResponse,
+            ),
+            "/tidemark.v1.Master/CountPartitions": grpclib.const.Handler(
+                self.__rpc_count_partitions,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                CountPartitionsRequest,
+                CountPartitionsResponse,
+            ),
+            "/tidemark.v1.Master/ListClashes": grpclib.const.Handler(
+                self.__rpc_list_clashes,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListClashesRequest,
+                ListClashesResponse,
+            ),
+            "/tidemark.v1.Master/ClearClashes": grpclib.const.Handler(
+                self.__rpc_clear_clashes,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ClearClashesRequest,
+                ClearClashesResponse,
             ),
             "/tidemark.v1.Master/AllocTimestamp": grpclib.const.Handler(
                 self.__rpc_alloc_timestamp,

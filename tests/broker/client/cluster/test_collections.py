@@ -8,8 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from broker.client import Client, InvalidArgument, Unrecoverable, connect
-from broker.client.errors import AlreadyExists
+from broker.client import Client, InvalidArgument, NoSuchCollection, Unrecoverable, connect
+from broker.client.errors import AlreadyExists, UnknownDefinition
+from broker.coordinator.catalog.collection_records import CollectionRecords
+from broker.meta.sqlite import SqliteMetaStore
+from broker.model.collection import Collection, RowSchema
+from broker.model.ids import CollectionId, TimeTick
+from schemas.generated.tidemark import v1
 from tests.broker_process import BrokerProcess
 from tests.local_broker import local_broker
 
@@ -91,3 +96,92 @@ async def test_a_broker_without_pyarrow_says_that_it_is_the_broker(tmp_path: Pat
             await log.append("plain", b"x")
     finally:
         broker.terminate()
+
+
+async def test_collections_of_a_database_live_and_end_beside_those_of_others(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as log:
+        await log.master.create_database("sales")
+        plain = await log.collections.create("c", shards=2)
+        mine = await log.collections.create("c", schema=SCHEMA, database="sales")
+        assert (plain.database, mine.database) == ("", "sales")
+        assert mine == await log.collections.get("c", database="sales")
+        assert await log.collections.list(database="sales") == [mine]
+        assert await log.collections.list(database="default") == [plain]
+        column = pa.schema([("x", pa.float64())])
+        wider = await log.collections.add_columns("c", column, database="sales")
+        assert wider.schema is not None
+        assert wider.schema.widths == (2, 3)
+        with pytest.raises(InvalidArgument, match="'c' was created without a schema"):
+            await log.collections.add_columns("c", column)
+        with pytest.raises(AlreadyExists, match="'c' exists already"):
+            await log.collections.create("c", database="sales")
+        await log.collections.drop("c", database="sales")
+        assert await log.collections.list(database="sales") == []
+        with pytest.raises(NoSuchCollection, match="no collection 'c' in database 'sales'"):
+            await log.collections.get("c", database="sales")
+        with pytest.raises(NoSuchCollection, match="there is no collection 'c'"):
+            await log.collections.drop("c", database="sales")
+        assert await log.collections.list() == [plain]
+
+
+async def test_a_database_that_is_unknown_or_no_name_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as log:
+        with pytest.raises(UnknownDefinition, match="there is no database 'nowhere'"):
+            await log.collections.list(database="nowhere")
+        with pytest.raises(InvalidArgument, match=r"database name '\.\./up' must start with"):
+            await log.collections.list(database="../up")
+        with pytest.raises(InvalidArgument, match=r"database name '\.\./up' must start with"):
+            await log.collections.create("c", database="../up")
+        with pytest.raises(NoSuchCollection, match="must start with"):
+            await log.collections.drop("c", database="../up")
+
+
+async def test_collections_are_listed_page_by_page(tmp_path: Path) -> None:
+    async with serving(tmp_path) as log:
+        names = sorted(f"c{it}" for it in range(7))
+        for name in names:
+            await log.collections.create(name)
+        calls = log.collections._calls
+
+        async def ask(after: str, limit: int) -> tuple[list[str], bool]:
+            request = v1.ListCollectionsRequest(after=after, limit=limit)
+            page = await calls.ask("List", request, v1.ListCollectionsResponse)
+            return [it.name for it in page.collections], page.more
+
+        assert await ask("", 3) == (names[:3], True)
+        assert await ask(names[2], 4) == (names[3:], True)
+        assert await ask(names[6], 4) == ([], False)
+        assert await ask("", 0) == (names, False)
+        assert await ask("c3x", 2) == (names[4:6], True)
+        for limit in (-1, 1001):
+            with pytest.raises(InvalidArgument, match=f"the limit must be 1 to 1000, not {limit}"):
+                await ask("", limit)
+        with pytest.raises(InvalidArgument, match=r"'\.\./up' is not a name"):
+            await ask("../up", 1)
+
+
+async def test_more_collections_than_a_page_are_streamed_and_refused_to_those_who_take_no_pages(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path, pchannels=1):
+        pass
+    wide = RowSchema(b"x" * 100_000, (1,))
+    async with await SqliteMetaStore.open(tmp_path / "meta.sqlite") as store:
+        records = CollectionRecords(store)
+        for number in range(1_100):
+            # Large ones among them, so that a page also ends by its size.
+            made = Collection(
+                *(f"c{number:04}", CollectionId(1000 + number), (), 1),
+                schema=wide if number < 30 else None,
+                created_tick=TimeTick(1),
+            )
+            await records.create(made, await records.next_id(), await records.loads())
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        found = [it.name async for it in log.collections.each()]
+        assert found == [f"c{number:04}" for number in range(1_100)]
+        request = v1.ListCollectionsRequest()
+        calls = log.collections._calls
+        with pytest.raises(InvalidArgument, match=r"more collections than one answer holds \(10\)"):
+            await calls.ask("List", request, v1.ListCollectionsResponse)

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -350,3 +351,18 @@ async def test_a_new_store_needs_no_write() -> None:
     await store.write({LOADS_KEY: b"{}"})
     with pytest.raises(MetaError, match=LOADS_KEY):
         await CollectionRecords(store).loads()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
+async def test_collections_of_all_databases_are_paged_through_each_once(limit: int) -> None:
+    records = CollectionRecords(MemoryMetaStore())
+    places = [("", "b"), ("", "a"), ("sales", "a"), ("air", "z"), ("sales2", "a"), ("air", "b")]
+    for database, name in places:
+        counter = await records.next_id()
+        made = replace(collection(name, counter.id), database=database)
+        await records.create(made, counter, await records.loads())
+    found: list[tuple[str, str]] = []
+    while page := await records.page_of_all(found[-1] if found else ("", ""), limit):
+        assert len(page) <= limit
+        found += [(it.database, it.name) for it in page]
+    assert found == sorted(places)

@@ -151,7 +151,7 @@ def test_a_recorded_change_that_does_not_fit_is_listed_and_holds_nothing_up() ->
         await locks.ask(StartBroadcast(recorded.broadcast), deadline_s=ANSWER_S)
         assert await locks.ask(ListBroadcasts(), deadline_s=ANSWER_S) == ()
         (clash,) = await master.table.clashes()
-        assert f"at most {CHANGE_BYTES_MAX} are possible" in clash
+        assert f"at most {CHANGE_BYTES_MAX} are possible" in clash.cause
         await master.change(CreateCollection("big", 1))
 
     run(scenario)
