@@ -20,10 +20,16 @@ from broker.client.cluster import (
     ServerTraffic,
 )
 from broker.client.txn import AppCommits
+from broker.model.ids import CollectionId
+from broker.model.master.segment_meta import SegmentMeta
+from broker.model.master.table_change import DEFAULT_DATABASE
 
 BROADCASTER = "/root/coordinator/broadcaster/locks"
 COMMITTER = "/root/coordinator/commits/committer"
 COLLECTIONS_S = 10.0
+SEGMENTS_S = 5.0
+SEGMENTS_MAX = 2_000
+"""Of one look: the coordinator reads a record for each."""
 LAGS_S = 5.0
 """Between two counts of what cursors are behind: nodes read heads of records for it."""
 
@@ -33,8 +39,9 @@ class BrokerState:
     """Everything the screen shows, at one time. `at_s` is monotonic, `at_ms` local Unix time.
 
     `missing`: what the broker did not answer, by the name of the field, with the error.
-    `collections`, and the messages that cursors are behind, may be from an earlier answer, of the
-    times `collections_at_s` and `lags_at_s`.
+    `collections`, of all databases, and the messages that cursors are behind, may be from an
+    earlier answer, of the times `collections_at_s` and `lags_at_s`. `segments`: the first
+    SEGMENTS_MAX, by collection; None, like `partitions`, before they were asked for.
     """
 
     at_s: float
@@ -49,7 +56,10 @@ class BrokerState:
     collections: Sequence[Collection] = ()
     cursors: Sequence[CursorView] = ()
     traffic: Sequence[ServerTraffic] = ()
+    segments: Sequence[SegmentMeta] | None = None
+    partitions: Mapping[CollectionId, int] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+    segments_at_s: float = float("-inf")
     collections_at_s: float = float("-inf")
     lags_at_s: float = float("-inf")
 
@@ -59,12 +69,15 @@ class BrokerState:
         return frozenset(name for it in self.channels for name in it.vchannels)
 
 
-async def read_state(client: Client, before: BrokerState | None = None) -> BrokerState:
+async def read_state(
+    client: Client, before: BrokerState | None = None, *, segments: bool = False
+) -> BrokerState:
     """Send all requests concurrently. Raises what `channels`, `health` and `actors` raise.
 
     Any other request that fails is noted in `missing`. Broadcasts and commits are requested only
     from a coordinator; a node has none. Collections are not asked for again while the pchannels
-    name the same vchannels as `before`: they are the largest answer, and rarely change.
+    name the same vchannels as `before`: they are the largest answer, and rarely change. `segments`:
+    ask for them and for the numbers of partitions, too, unless that was done a moment ago.
     """
     channels = await client.admin.channels()
     actors = await client.admin.actors(known=channels)
@@ -85,6 +98,16 @@ async def read_state(client: Client, before: BrokerState | None = None) -> Broke
         del questions["collections"]
         answers["collections"] = before.collections
         answers["collections_at_s"] = before.collections_at_s
+    if before is not None and (not segments or now_s - before.segments_at_s < SEGMENTS_S):
+        state = replace(
+            state,
+            segments=before.segments,
+            partitions=before.partitions,
+            segments_at_s=before.segments_at_s,
+        )
+    elif segments:
+        questions |= _questions_of_segments(client)
+        answers["segments_at_s"] = now_s
     # Not at the first look, which should come at once.
     measured = before is not None and now_s - before.lags_at_s >= LAGS_S
     if measured:
@@ -117,7 +140,7 @@ def _questions(
     questions: dict[str, Callable[[], Awaitable[object]]] = {
         "traffic": lambda: client.admin.traffic(known=channels),
         "barriers": client.barriers.list,
-        "collections": client.collections.list,
+        "collections": partial(_all_collections, client),
         # Without what only the owners can count: this is asked every second.
         "cursors": partial(client.cursors.list, measured=False),
     }
@@ -127,3 +150,18 @@ def _questions(
     if BROADCASTER in running:
         questions |= {"broadcasts": client.broadcast.list, "locks": client.broadcast.locks}
     return questions
+
+
+def _questions_of_segments(client: Client) -> dict[str, Callable[[], Awaitable[object]]]:
+    return {
+        "segments": lambda: client.master.show_segments(0, most=SEGMENTS_MAX),
+        "partitions": client.master.count_partitions,
+    }
+
+
+async def _all_collections(client: Client) -> list[Collection]:
+    found = await client.collections.list()
+    for database in await client.master.list_databases():
+        if database != DEFAULT_DATABASE:
+            found += await client.collections.list(database=database)
+    return found

@@ -11,12 +11,13 @@ from broker.cli.top.layout import elide_end, elide_middle
 from broker.cli.top.look import TOTAL_IN, TOTAL_OUT, Look
 from broker.cli.top.section import TREND_MAX, UNKNOWN, Page
 
-PAGES = ("collections", "lag", "channels", "work", "actors", "health")
+PAGES = ("collections", "lag", "channels", "work", "actors", "health", "segments")
+HEALTH, SEGMENTS = PAGES.index("health"), PAGES.index("segments")
 HEAD_LINES, FOOT_LINES = 3, 1
 WIDTH_MIN, HEIGHT_MIN = 60, 10
 KEYS = (
     ("q", "quit"),
-    ("1-6", "page"),
+    ("1-7", "page"),
     ("/", "filter"),
     ("< >", "sort"),
     ("r", "reverse"),
@@ -24,7 +25,7 @@ KEYS = (
     ("+ -", "pace"),
 )
 HELP = (
-    ("1-6, left, right", "choose a page"),
+    ("1-7, left, right", "choose a page"),
     ("an underlined letter", "sort by that column; again: the other way round"),
     ("< >, a click", "sort by the column beside, or by the one clicked"),
     ("r", "reverse the order"),
@@ -166,27 +167,30 @@ def _lost(look: Look | None, status: Status, width: int) -> list[Text]:
 def _tabs(look: Look | None, page: int, width: int) -> Text:
     """The pages; the chosen one in brackets, so that colour is not the only sign."""
     line = Text("")
-    for number, title in enumerate(_titles(look)):
+    for number, title in enumerate(_titles(look, page, width)):
         chosen = number == page
         line.append(f"[{title}]" if chosen else f" {title} ", "bold reverse" if chosen else "")
-    if line.cell_len > width:
-        line.truncate(width, overflow="ellipsis")
     return line
 
 
-def _titles(look: Look | None) -> list[str]:
+def _titles(look: Look | None, page: int, width: int) -> list[str]:
+    """Number and name of each page; of the others the number alone where names do not fit."""
     titles = [f"{number} {name}" for number, name in enumerate(PAGES, start=1)]
+    mark = ""
     if look is not None:
         health = look.broker.health
         odd = len(health.troubles) + len(health.damages) + len(look.broker.missing)
-        titles[-1] += f" !{count_text(odd)}" if odd else ""
+        mark = f" !{count_text(odd)}" if odd else ""
+    if sum(len(it) + 2 for it in titles) + len(mark) > width:
+        titles = [it if n == page else it.split()[0] for n, it in enumerate(titles)]
+    titles[HEALTH] += mark
     return titles
 
 
-def page_at(column: int, look: Look | None) -> int | None:
-    """The page whose tab is at this column of the line of tabs."""
+def page_at(column: int, look: Look | None, page: int, width: int) -> int | None:
+    """The page whose tab is at this column of the line of tabs; `page` is the chosen one."""
     end = 0
-    for number, title in enumerate(_titles(look)):
+    for number, title in enumerate(_titles(look, page, width)):
         start, end = end, end + len(title) + 2
         if start <= column < end:
             return number

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from broker.cli.top.broker_state import BrokerState
 from broker.cli.top.rates import STEPS, Flow, History, Rates
+from broker.client import Collection
 from broker.core.naming import collection_id_of
 
 TICK_LOGICAL_BITS = 18
@@ -34,10 +35,16 @@ class Look:
         return self.history.series(name, self.broker.at_s, STEPS)
 
 
+def label_of(collection: Collection) -> str:
+    """The name of a collection; behind its database, unless that is the default one."""
+    database, name = collection.database, collection.name
+    return f"{database}/{name}" if database else name
+
+
 def names_of_vchannels(broker: BrokerState) -> Mapping[str, str]:
     """The collection of each known vchannel."""
     return {
-        vchannel: collection.name
+        vchannel: label_of(collection)
         for collection in broker.collections
         for vchannel in collection.vchannels
     }

@@ -24,6 +24,7 @@ from broker.cli.top.pages.channels_page import channels_page
 from broker.cli.top.pages.collections_page import collections_page
 from broker.cli.top.pages.health_page import health_page
 from broker.cli.top.pages.readers_page import readers_page
+from broker.cli.top.pages.segments_page import segments_page
 from broker.cli.top.pages.work_page import work_page
 from broker.cli.top.section import Page
 
@@ -41,7 +42,15 @@ class Picture:
 
 def page_of(look: Look, choices: Choices) -> Page:
     """The chosen page."""
-    makers = (collections_page, readers_page, channels_page, work_page, None, health_page)
+    makers = (
+        collections_page,
+        readers_page,
+        channels_page,
+        work_page,
+        None,
+        health_page,
+        segments_page,
+    )
     make = makers[choices.page]
     return actors_page(look, expanded=choices.expanded) if make is None else make(look)
 

@@ -19,7 +19,7 @@ from broker.cli.show.tables import short_moment
 from broker.cli.top.ascii_text import ascii_text
 from broker.cli.top.broker_state import BrokerState, read_state
 from broker.cli.top.choices import Choices
-from broker.cli.top.chrome import HEAD_LINES, PAGES, Status, page_at
+from broker.cli.top.chrome import HEAD_LINES, PAGES, SEGMENTS, Status, page_at
 from broker.cli.top.look import Look, note_rates
 from broker.cli.top.picture import Picture, draw
 from broker.cli.top.rates import History, Rates
@@ -27,6 +27,7 @@ from broker.client import Deadlines, TidemarkError, connect
 
 DEADLINES = Deadlines(connect_s=3.0, open_s=3.0, call_s=3.0, close_s=0.2)
 """Short, because a user at a screen wants to know soon that the broker does not answer."""
+NUMBERS = "".join(str(number + 1) for number in range(len(PAGES)))
 EVERY_S_MIN, EVERY_S_MAX = 0.1, 60.0
 
 
@@ -127,7 +128,7 @@ class TopScreen(App[None]):
             # This comes before the key's action; that of `?` closes the help, too.
             if event.key != "question_mark":
                 self._see(replace(self.choices, help=False))
-        elif event.character and event.character in "123456":
+        elif event.character and event.character in NUMBERS:
             self._see(replace(self.choices, page=int(event.character) - 1))
         elif event.character and self.picture.page is not None:
             self._see(self.choices.sorted_by_letter(self.picture.page, event.character))
@@ -136,7 +137,7 @@ class TopScreen(App[None]):
         """A tab opens its page, a heading sorts by its column."""
         line = event.screen_y - HEAD_LINES
         if line == -1:
-            page = page_at(event.screen_x, self.look())
+            page = page_at(event.screen_x, self.look(), self.choices.page, self.size.width)
             if page is not None:
                 self._see(replace(self.choices, page=page, help=False))
         page_shown = self.picture.page
@@ -234,7 +235,10 @@ class TopScreen(App[None]):
 
     def _see(self, choices: Choices) -> None:
         # Every key leaves the help, also one that does something else.
+        turned = choices.page != self.choices.page
         self.choices = replace(choices, help=choices.help and not self.choices.help)
+        if turned and choices.page == SEGMENTS:
+            self._wake.set()  # they are asked for while this page is shown
         self.redraw()
 
     # ---- the broker -------------------------------------------------------------------------
@@ -246,7 +250,8 @@ class TopScreen(App[None]):
                 async with connect(at, cluster=cluster, deadlines=DEADLINES) as client:
                     while True:
                         if not self.paused:
-                            self._update(await read_state(client, self._before))
+                            segments = self.choices.page == SEGMENTS
+                            self._update(await read_state(client, self._before, segments=segments))
                         await self._wait()
             except TidemarkError as error:
                 self._note_lost(str(error))

@@ -11,6 +11,7 @@ from broker.cli.top.look import (
     TOTAL_OUT,
     Look,
     flows_by_collection,
+    label_of,
     names_of_vchannels,
     owner_of,
 )
@@ -85,7 +86,7 @@ def collection_section(look: Look) -> Section:
     """One row for each collection, and for each id that is in use without a name."""
     flows = flows_by_collection(look.broker, look.rates)
     sums = _sums(look)
-    known = {it.name: it for it in look.broker.collections}
+    known = {label_of(it): it for it in look.broker.collections}
     # The control channel carries changes of collections, and is none: page 3 has its pchannel.
     others = sorted(it for it in {*sums, *flows} - {*known} if not is_control_channel(it))
     rows = [_row(look, name, it, flows, sums[name]) for name, it in sorted(known.items())]

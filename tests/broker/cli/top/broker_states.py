@@ -23,7 +23,8 @@ from broker.client.cluster import (
 from broker.client.txn import AppCommits
 from broker.model.barrier import BarrierKind
 from broker.model.collection import RowSchema
-from broker.model.ids import CollectionId, TimeTick, VChannelName
+from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, VChannelName
+from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState, SegmentOrigin
 from broker.model.named_cursor import ChannelLag
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
@@ -66,6 +67,47 @@ def collection(name: str, number: int, shards: int = 1, columns: int = 0) -> Col
     return Collection(name, CollectionId(number), tuple(vchannels), NOW_MS, schema)
 
 
+def segment(id: int, collection_id: int, state: SegmentMetaState, **given: Any) -> SegmentMeta:
+    opened, vchannel = TimeTick((NOW_MS - 7_200_000) << 18), f"{P0}_{collection_id}v0"
+    plain = SegmentMeta(
+        id=SegmentId(id),
+        collection_id=CollectionId(collection_id),
+        partition_id=PartitionId(8),
+        partition_tag="",
+        channel_start=0,
+        channel_end=0,
+        open_tick=opened,
+        close_tick=TimeTick(0),
+        rows=60_000,
+        size_bytes=89 << 20,
+        modified_tick=opened,
+        state=state,
+        origin=SegmentOrigin.LOG,
+        vchannel=vchannel,
+    )
+    return replace(plain, **given)
+
+
+def some_segments() -> tuple[SegmentMeta, ...]:
+    tick, hour = TimeTick((NOW_MS - 20_000) << 18), TimeTick((NOW_MS - 3_600_000) << 18)
+    growing, sealed = SegmentMetaState.GROWING, SegmentMetaState.SEALED
+    few: dict[str, Any] = {"rows": 1000, "size_bytes": 1 << 20}
+    reserved: dict[str, Any] = {"vchannel": "", "origin": SegmentOrigin.RESERVED}
+    return (
+        segment(1_000_002, 101, SegmentMetaState.FLUSHED, partition_tag="_default"),
+        segment(1_000_003, 101, growing, partition_tag="_default", open_tick=tick, **few),
+        segment(
+            *(1_000_005, 104, sealed),
+            partition_id=PartitionId(7),
+            rows=12,
+            size_bytes=4096,
+            open_tick=hour,
+            **reserved,
+        ),
+        segment(1_000_009, 4521, SegmentMetaState.FLUSHED),
+    )
+
+
 def traffic(at_ms: int, process: str = "1/1/1", **counts: tuple[int, int]) -> ServerTraffic:
     """`counts`: by vchannel with `-` as `_`, serial and messages; a message has 100 bytes."""
     entries = [
@@ -98,6 +140,7 @@ def busy_states() -> tuple[BrokerState, BrokerState]:
         collection("orders", 101, 2, columns=12),
         collection(LONG_NAME, 102, 16),
         collection("idle", 103),
+        replace(collection("items", 104), database="sales"),
     )
     vchannels = [*collections[0].vchannels, *collections[1].vchannels, collections[2].vchannels[0]]
     vchannels.append(VChannelName(f"{P0}_4521v0"))
@@ -143,6 +186,8 @@ def busy_states() -> tuple[BrokerState, BrokerState]:
         locks=(LockInfo("7", (), True),),
         commits=(AppCommits("etl", 6, NOW_MS - 9000, 7, "committing", 1200, 12),),
         traffic=(_counts(vchannels, 1000),),
+        segments=some_segments(),
+        partitions={it.id: 3 if it.name == "orders" else 1 for it in collections},
     )
     grown = [replace(it, handled=it.handled + 50) for it in first.actors]
     second = replace(first, at_s=12.0, actors=grown, traffic=(_counts(vchannels, 25_700, 2000),))

@@ -21,7 +21,7 @@ from broker.cli.top.section import (
 from tests.broker.cli.top.broker_states import broker_state
 
 COLUMNS = (name_column("n", "name"), count_column("c", "count"), trend_column("trend"))
-RESERVED = set("qpre?/<>+-=,. 123456")
+RESERVED = set("qpre?/<>+-=,. 1234567")
 
 
 def section(*rows: tuple[Any, ...], order: str = "", title: str = "t") -> Section:

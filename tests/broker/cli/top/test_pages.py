@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.cli.top.broker_state import SEGMENTS_MAX
 from broker.cli.top.choices import Choices
 from broker.cli.top.chrome import PAGES
 from broker.cli.top.look import Look
@@ -13,6 +14,14 @@ from broker.cli.top.pages.channels_page import channel_section, node_section
 from broker.cli.top.pages.collections_page import collection_section
 from broker.cli.top.pages.health_page import held_section, trouble_section
 from broker.cli.top.pages.readers_page import cursor_section, reader_section
+from broker.cli.top.pages.segments_page import (
+    NO_SEGMENTS,
+    NOT_ASKED,
+    segment_section,
+)
+from broker.cli.top.pages.segments_page import (
+    collection_section as segment_sums,
+)
 from broker.cli.top.pages.work_page import (
     barrier_section,
     broadcast_section,
@@ -24,7 +33,7 @@ from broker.cli.top.picture import page_of
 from broker.cli.top.rates import Rates
 from broker.cli.top.section import Section
 from broker.client.cluster import BroadcastInfo, LogHolder, PassedHolder
-from broker.model.ids import TimeTick
+from broker.model.ids import SegmentId, TimeTick
 from tests.broker.cli.top.broker_states import (
     DAMAGE,
     HEALTH,
@@ -53,7 +62,7 @@ def cells(section: Section, *titles: str) -> list[tuple[Any, ...]]:
 def test_a_collection_is_the_sum_of_its_shards_and_ids_without_a_name_are_shown_too() -> None:
     section = collection_section(busy())
     found = {name: rest for name, *rest in cells(section, "collection", "in/s", "shards", "schema")}
-    assert list(found) == ["flights", "idle", LONG_NAME, "orders", "id 4521"]
+    assert list(found) == ["flights", "idle", LONG_NAME, "orders", "sales/items", "id 4521"]
     assert found["flights"][0] == pytest.approx((24_700 + 6175 + 2745 + 1544) / 2, abs=1)
     assert found["idle"] == [0.0, 1, None]
     assert found["orders"][1:] == [2, 12]
@@ -225,14 +234,49 @@ def test_who_was_passed_comes_before_who_holds_most() -> None:
     assert [row.odd for row in section.rows] == [True, False, False]
 
 
+def test_segments_are_summed_up_for_each_collection_and_growing_ones_come_first() -> None:
+    sums = segment_sums(busy())
+    titles = ("collection", "rows", "bytes", "partitions", "growing", "flushed")
+    found = {name: rest for name, *rest in cells(sums, *titles)}
+    assert found["orders"] == [61_000, 90 << 20, 3, 1, 1]
+    assert found["sales/items"] == [12, 4096, 1, 0, 0]
+    assert found["idle"] == [0, 0, 1, 0, 0]
+    shown = ("segment", "collection", "partition", "vchannel", "state", "age")
+    assert cells(segment_section(busy()), *shown) == [
+        ("1000003", "orders", "_default", f"{P0}_101v0", "growing", 20.0),
+        ("1000005", "sales/items", "7", "reserved", "sealed", 3600.0),
+        ("1000002", "orders", "_default", f"{P0}_101v0", "flushed", 7200.0),
+        ("1000009", "id 4521", "8", f"{P0}_4521v0", "flushed", 7200.0),
+    ]
+
+
+def test_counts_that_the_shown_segments_do_not_cover_are_unknown() -> None:
+    now = busy().broker
+    assert now.segments is not None
+    first = [replace(now.segments[0], id=SegmentId(it)) for it in range(SEGMENTS_MAX - 1)]
+    look = Look(replace(now, segments=[*first, now.segments[2]]))
+    found = dict(cells(segment_sums(look), "collection", "rows"))
+    # Listed by collection: the last one may go on, and others may follow.
+    known = {"orders": (SEGMENTS_MAX - 1) * now.segments[0].rows}
+    assert found == known | {"sales/items": None, "flights": None, "idle": None, LONG_NAME: None}
+    assert segment_section(look).columns[0].title == "segment, of the first 2,000"
+
+
+def test_the_page_of_segments_says_why_it_is_empty() -> None:
+    state = broker_state()
+    assert segment_section(Look(state)).empty == NOT_ASKED
+    assert segment_section(Look(replace(state, segments=()))).empty == NO_SEGMENTS
+    away = Look(replace(state, missing={"segments": "away"}))
+    assert segment_section(away).empty == "away"
+
+
 def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
     empty = broker_state(actors=(), channels=())
     for number in range(len(PAGES)):
         for section in page_of(Look(empty), Choices(number)).sections:
             assert section.rows or section.empty.endswith("."), section.title
-    missing = dict.fromkeys(
-        ("channels", "collections", "cursors", "commits", "broadcasts", "locks", "barriers"), "away"
-    )
+    names = ("channels", "collections", "cursors", "commits", "broadcasts", "locks", "barriers")
+    missing = dict.fromkeys((*names, "segments"), "away")
     look = Look(replace(empty, missing=missing))
     said = {
         section.title: section.empty

@@ -126,8 +126,18 @@ def test_trouble_is_seen_on_every_page() -> None:
 def test_a_click_on_a_tab_finds_its_page() -> None:
     line = picture_line(draw(busy(), Choices(), STATUS, 80, 24), 2)
     for number, name in enumerate(PAGES):
-        assert page_at(line.index(name), busy()) == number
-    assert page_at(79, busy()) is None
+        assert page_at(line.index(name), busy(), 0, 80) == number
+    assert page_at(79, busy(), 0, 80) is None
+
+
+@pytest.mark.parametrize("page", range(len(PAGES)))
+def test_where_the_names_of_pages_do_not_fit_their_numbers_do(page: int) -> None:
+    look = Look(broker_state(health=replace(HEALTH, troubles=TROUBLE)))
+    line = picture_line(draw(look, Choices(page), STATUS, 60, 10), 2)
+    assert f"[{page + 1} {PAGES[page]}" in line
+    assert "6 health !1" in line if PAGES[page] == "health" else "6 !1" in line
+    assert page_at(line.index("[") + 1, look, page, 60) == page
+    assert page_at(line.index("7"), look, page, 60) == 6
 
 
 def picture_line(picture: Picture, number: int) -> str:

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from broker.cli.top.chrome import PAGES, joined
 from broker.cli.top.screen import TopScreen
 from broker.client import Client, Message, connect
+from schemas.generated.milvus.proto import schema as milvus
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
 
@@ -85,7 +86,7 @@ async def test_under_load_every_page_shows_what_happens_and_cuts_no_number(
 
             await until(pilot, flows)
             for number, word in enumerate(
-                ("report", "busy", "node 1", "cluster", "oracle", "data folder")
+                ("report", "busy", "node 1", "cluster", "oracle", "data folder", "quiet")
             ):
                 await pilot.press(str(number + 1))
                 await until(pilot, lambda word=word: bool(line_of(screen, word)))  # type: ignore[misc]
@@ -113,6 +114,32 @@ async def test_many_collections_and_very_long_names_fit(tmp_path: Path) -> None:
             await until(pilot, lambda: "-200 of 200" in text(screen))
             await pilot.press("slash", *"_177", "enter")
             await until(pilot, lambda: "rows" not in text(screen) and "_177" in text(screen))
+
+
+def given_rows() -> bytes:
+    key = milvus.FieldSchema(name="id", data_type=milvus.DataType(5), is_primary_key=True)
+    return bytes(milvus.CollectionSchema(name="rows", fields=[key]))
+
+
+async def test_segments_of_every_database_show_while_their_page_does(tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=2) as broker, connect(broker.address) as log:
+        await log.master.create_database("sales")
+        await log.collections.create("items", database="sales")
+        made = await log.master.create_collection("rows", milvus_schema=given_rows())
+        await log.master.create_partition("rows", "second")
+        await log.append_batch(made.vchannels[0], [b"a", b"b", b"c"])
+        screen = TopScreen(broker.address, EVERY_S)
+        async with screen.run_test(size=(160, 50)) as pilot:
+            await until(pilot, lambda: bool(line_of(screen, "sales/items")))
+            look = screen.look()
+            assert look is not None
+            assert look.broker.segments is None
+            await pilot.press("7")
+            await until(pilot, lambda: re.search(r" rows +.* growing ", text(screen)) is not None)
+            assert line_of(screen, "sales/items")
+            rows = line_of(screen, "rows")
+            # Shards, rows, partitions, growing segments.
+            assert (rows[1], rows[3], rows[5], rows[6]) == ("1", "3", "2", "1")
 
 
 async def test_keys_choose_pages_order_and_filter(tmp_path: Path) -> None:
@@ -143,7 +170,7 @@ async def test_keys_choose_pages_order_and_filter(tmp_path: Path) -> None:
             await pilot.press("right", "right")
             assert "[3 channels]" in text(screen)
             await pilot.press("left", "left", "left")
-            assert "[6 health]" in text(screen)
+            assert "[7 segments]" in text(screen)
             await pilot.press("5", "e")
             assert "appender" in text(screen) or "rows 1-" in text(screen)
 
