@@ -26,7 +26,11 @@ def said_beside(stored: bytes) -> Mapping[str, Any] | None:
     text = stored_properties(stored).get(ANNOUNCED) if _KEY in stored else None
     if text is None:
         return None
-    said = json.loads(text)
+    try:
+        said = json.loads(text)
+    except RecursionError:
+        # Any client can send the property: what cannot be read must not end an Appender.
+        raise ValueError(f"property {ANNOUNCED} is nested too deep: {text[:80]!r}") from None
     if not isinstance(said, dict):
         raise ValueError(f"property {ANNOUNCED} is no JSON object: {text[:80]!r}")
     return said

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from actors import Actor, ActorError, Backoff, Context, Envelope, Ref
+from actors import Actor, ActorError, AskTimeout, Backoff, Context, Envelope, Ref
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.broadcast.messages import PlanBroadcast
 from broker.coordinator.catalog.collection_records import ADOPTED_KEY, CollectionRecords
@@ -109,8 +109,11 @@ class Adopter(Actor[Adopt]):
         old = [it for it in found if not it.announced]
         if old and not await self._enabled():
             return WAIT_S
-        if old:
-            await self._adopt_all(old)
+        left = self._left
+        if old and (silent := await self._adopt_all(old)):
+            # More would only wait beside these, and every change of a definition has a place there.
+            self._left = left
+            return self._failed(f"a channel does not take the message about '{silent[0]}'")
         if len(found) == AT_ONCE:
             self._after = found[-1].name
             return PAUSE_S if old else 0.0
@@ -135,13 +138,18 @@ class Adopter(Actor[Adopt]):
         table = await assigner.ask(NextAssignment(), deadline_s=ASK_S)
         return table is not None and table.streaming_version >= BROADCAST_VERSION
 
-    async def _adopt_all(self, old: Sequence[Collection]) -> None:
+    async def _adopt_all(self, old: Sequence[Collection]) -> Sequence[str]:
+        """The names of those whose broadcasts go on without an end in sight."""
         served = frozenset(await self._parts.owners())
+        silent: list[str] = []
         async with anyio.create_task_group() as adopting:
             for collection in old:
-                adopting.start_soon(self._adopt, collection, served)
+                adopting.start_soon(self._adopt, collection, served, silent)
+        return silent
 
-    async def _adopt(self, old: Collection, served: frozenset[PChannelName]) -> None:
+    async def _adopt(
+        self, old: Collection, served: frozenset[PChannelName], silent: list[str]
+    ) -> None:
         """Announce one collection, or note why it is left for later."""
         places = {pchannel_of(self._parts.control)}
         if old.schema is not None:
@@ -156,6 +164,8 @@ class Adopter(Actor[Adopt]):
         except Refused as error:
             if error.refusal.code not in _SETTLED:
                 self._leave(old, error.refusal.cause)
+        except AskTimeout:
+            silent.append(old.name)
         except (ActorError, MetaError) as error:
             self._leave(old, str(error))
 

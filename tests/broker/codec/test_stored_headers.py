@@ -22,7 +22,7 @@ from broker.model.effect import (
 )
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.measured import SetMark
-from broker.model.message import MessageType
+from broker.model.message import ANNOUNCED, MessageType
 from broker.ports.headers import BadHeader, Headers
 from schemas.batches import shared_properties
 from schemas.encoding.base64_text import base64_text
@@ -176,6 +176,15 @@ def test_an_insert_names_one_partition(
 ) -> None:
     with pytest.raises(BadHeader, match=f"one partition, this one names {len(partitions)}"):
         HEADERS.effect(MessageType.INSERT, _insert(*partitions))
+
+
+@pytest.mark.parametrize("said", ["[" * 20_000, "{", "[]"])
+def test_what_only_the_master_says_is_refused_when_a_client_sends_nonsense(said: str) -> None:
+    header = bytes(messages.CreateCollectionMessageHeader(collection_id=7, partition_ids=[8]))
+    body = bytes(msg.CreateCollectionRequest(collection_schema=SCHEMA))
+    stored = _stored(header, body, **{ANNOUNCED: said})
+    with pytest.raises(BadHeader, match="CREATE_COLLECTION"):
+        HEADERS.effect(MessageType.CREATE_COLLECTION, stored)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MessageType if kind != MessageType.FLUSH_ALL])

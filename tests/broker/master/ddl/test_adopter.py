@@ -11,14 +11,16 @@ from actors import Actor, ChildSpec, Envelope, Ref
 from actors.testing import run_seeded
 from broker.codec.milvus_schemas import table_schema
 from broker.coordinator.assignment.messages import NextAssignment
+from broker.coordinator.broadcast.broadcast_records import TASK_PREFIX
 from broker.coordinator.catalog.collection_records import ADOPTED_KEY, ensure_indexes
 from broker.coordinator.json_records import encode_fields
 from broker.coordinator.records import COLLECTION_ID_KEY, collection_key, encode_number
 from broker.core.cluster.assignment import BROADCAST_VERSION
-from broker.master.ddl.adopter import Adopter, AdoptionParts
+from broker.master.ddl.adopter import AT_ONCE, Adopter, AdoptionParts
+from broker.model.broadcast import BroadcastCopy
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.collection import RowSchema
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import CollectionId, PChannelName
 from broker.model.master.ddl import (
     ChangeSchema,
@@ -30,6 +32,7 @@ from broker.model.master.ddl import (
 )
 from broker.model.master.fields import Field, FieldType, TableSchema
 from broker.model.master.table_change import AddCollection, AlterSchema
+from broker.model.message import Appended
 from tests.broker.coordinator.broadcast.broadcasting import LOCKS, TASKS, Faults
 from tests.broker.master.simulated_master import CONTROL, IDS, PCHANNELS, TABLE, SimulatedMaster
 
@@ -263,6 +266,28 @@ def test_what_cannot_be_announced_is_left_for_later_and_said() -> None:
     cluster = Cluster()
     cluster.served.discard(PCHANNELS[1])
     run(scenario, cluster)
+
+
+def test_while_a_channel_takes_nothing_no_more_are_begun_than_one_look_finds() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        logs, takes = cluster.master.logs, anyio.Event()
+        append = logs.append
+
+        async def stuck(copies: Sequence[BroadcastCopy]) -> Sequence[Appended | Refusal]:
+            await takes.wait()
+            return await append(copies)
+
+        logs.append = stuck  # type: ignore[method-assign]
+        await cluster.until("error")
+        await anyio.sleep(600.0)
+        tasks = await cluster.master.store.list(TASK_PREFIX, limit=100)
+        assert len(tasks) == AT_ONCE
+        assert "does not take the message about 'old0" in cluster.statistics()["error"]
+        takes.set()
+        await cluster.until("done")
+        await check_adopted(cluster)
+
+    run(scenario)
 
 
 def test_without_the_library_of_arrow_only_plain_ones_are_announced() -> None:
