@@ -17,12 +17,13 @@ from java import JavaMissing, ensure_java
 SCRIPTS = ROOT / "scripts"
 
 
-def hand_over(body: str) -> NoReturn:
+def hand_over(body: str, *, work: str = ".chaos", extras: str = "arrow,compression") -> NoReturn:
     """Run the module `body`, with the arguments of this process, on the checkout's code.
 
-    Raises SystemExit with the reason when no environment can be made.
+    `work`: the folder of the environment; `extras`: of Tidemark, what is installed there. Raises
+    SystemExit with the reason when no environment can be made.
     """
-    environment = _environment(ROOT / ".chaos", ".[arrow,compression]")
+    environment = _environment(ROOT / work, f".[{extras}]")
     become(environment, body, sys.argv[1:], imported=[ROOT])
 
 

@@ -29,6 +29,7 @@ COLLECTION = "failover"
 APPEND_S = 60.0
 PAUSE_S = 0.02
 SETTLE_S = 60.0
+STOP_S = 30.0
 AFTER_S = 0.3
 """Between the end of a failover and the next kill, so that failovers do not overlap."""
 PAYLOAD = b"." * 1024
@@ -106,18 +107,28 @@ class Restarted:
     def kill(self) -> None:
         """Kill and restart it; returns before the new process is ready."""
         self.process.kill()
-        self.process.wait()
+        self._ended()
         self.process = self._start()
 
     def stop(self) -> None:
+        """Stop it as a service manager does: with SIGKILL when that takes too long."""
         self.process.terminate()
-        self.process.wait(timeout=30)
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self._ended()
 
     def address(self) -> str:
         """The address of its ready line; waits for that line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
+
+    def _ended(self) -> None:
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def _start(self) -> "subprocess.Popen[str]":
         with self._log.open("a") as log:
