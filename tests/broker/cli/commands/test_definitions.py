@@ -127,3 +127,32 @@ def test_ids_and_timestamps_are_taken_each_once(server: tuple[str, BlockingPorta
     assert second["timestamp"] >= first["timestamp"] + 10
     assert "10 of each, from these on" in tidemark(address, "ids", "-n", "10")
     tidemark(address, "ids", "-n", "0", code=2)
+
+
+def test_collections_of_a_database_are_created_listed_altered_and_dropped(
+    server: tuple[str, BlockingPortal], tmp_path: Path
+) -> None:
+    address, _ = server
+    columns, more = tmp_path / "columns.json", tmp_path / "more.json"
+    columns.write_text('[{"name": "k", "type": "int64", "nullable": false}]')
+    more.write_text('{"at": "timestamp[ms]"}')
+    sales = ("--database", "sales")
+    tidemark(address, "database", "create", "sales")
+    created = ("collection", "create", "items", "--schema", str(columns), *sales, "--json")
+    made = json.loads(tidemark(address, *created))
+    assert (made["name"], made["database"], len(made["schema"])) == ("items", "sales", 1)
+    assert tidemark(address, "collection", "list", "--json") == "[]\n"
+    listed = json.loads(tidemark(address, "collection", "list", *sales, "--json"))
+    assert [it["id"] for it in listed] == [made["id"]]
+    alter = ("collection", "alter", "items", "--add-columns", str(more), *sales)
+    assert tidemark(address, *alter) == "collection items has 2 columns\n"
+    altered = json.loads(tidemark(address, *alter, "--json"))
+    assert [it["name"] for it in altered["schema"]] == ["k", "at"]
+    assert "items" not in tidemark(address, "segments", "items", *sales)
+    for wrong in (("alter", "items", "--add-columns", str(more)), ("drop", "items")):
+        text = tidemark(address, "collection", *wrong, code=1)
+        assert "there is no collection 'items'" in text
+    assert "dropped" in tidemark(address, "collection", "drop", "items", *sales)
+    assert tidemark(address, "collection", "list", *sales, "--json") == "[]\n"
+    text = tidemark(address, "collection", "list", "--database", "nowhere", code=1)
+    assert "there is no database 'nowhere'" in text
