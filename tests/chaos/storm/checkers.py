@@ -132,7 +132,9 @@ def readers_saw_the_log(history: History) -> Iterator[Violation]:
             yield Violation("reader ended", f"{reading.name}: {reading.error}", reading.vchannel)
         wanted, seen = _wanted(history, reading, broadcasts), reading.seen
         if reading.only:
-            wanted = [it for it in wanted if sorts.get(it.payload) == reading.only]
+            # On a vchannel of rows, those of transactions and staged batches are rows as well.
+            as_rows = (reading.only, *AT_ONE_TICK)
+            wanted = [it for it in wanted if sorts.get(it.payload) in as_rows]
         if reading.until_tick:
             wanted = [it for it in wanted if it.tick <= reading.until_tick]
         if reading.bare:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from broker.client import ResourceKey
 from tests.chaos.storm.ddl_history import DdlHistory
 
+OF_BROADCASTS = "told"
+"""The partition of their copies, of which a log may hold two."""
+
 
 class Outcome(Enum):
     """What a client was told. ABSENT: refused, rolled back or expired; nobody may ever see it."""
@@ -35,11 +38,42 @@ class Seen(NamedTuple):
     term: int = 1
 
 
+class PlacedRow(NamedTuple):
+    """A row in the log, with the partition and the segment that its header names."""
+
+    vchannel: str
+    payload: bytes
+    id: int
+    partition: int
+    segment: int
+
+
+class SegmentSeen(NamedTuple):
+    """Where the log says that a segment begins, or that it is flushed."""
+
+    vchannel: str
+    id: int
+    segment: int
+    partition: int
+    rows_max: int
+    flush: bool
+
+
+class Listed(NamedTuple):
+    """A flushed segment, as the master counts it."""
+
+    vchannel: str
+    segment: int
+    partition: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """`places`: one for each payload; of a broadcast, one for each target. `end`: of a commit.
 
     What was staged is one for each vchannel, with no places; those of one `batch` belong together.
+    `partition`: of its rows; "" where rows are not counted.
     """
 
     sort: str
@@ -53,6 +87,7 @@ class Operation:
     end: Place | None = None
     error: str = ""
     batch: str = ""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +143,9 @@ class History:
     """`final`: each vchannel, read from its first message on when all was over.
 
     `ddl`: changes of definitions, which are no operations.
-    `stall_s`: for so long the harness itself did not get to run; calls cannot end meanwhile.
+    `placed`, `segments`: of the vchannels whose rows are counted, as their logs have them then;
+    `listed`: what the master says; `partitions`: their names by id. `stall_s`: for so long the
+    harness itself did not get to run; calls cannot end meanwhile.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -117,6 +154,10 @@ class History:
     owned: list[Owned] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     final: dict[str, list[Seen]] = field(default_factory=dict)
+    placed: list[PlacedRow] = field(default_factory=list)
+    segments: list[SegmentSeen] = field(default_factory=list)
+    listed: list[Listed] = field(default_factory=list)
+    partitions: dict[int, str] = field(default_factory=dict)
     stall_s: float = 0.0
     ddl: DdlHistory = field(default_factory=DdlHistory)
 

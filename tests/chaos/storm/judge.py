@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from tests.chaos.storm import agreement, checkers, conflicts, order
+from tests.chaos.storm import agreement, checkers, conflicts, order, segments
 from tests.chaos.storm.checkers import Checker, Violation
 from tests.chaos.storm.ddl_history import DdlHistory
 from tests.chaos.storm.history import History, Reading
@@ -30,6 +30,9 @@ CHECKERS: tuple[Checker, ...] = (
     order.staged_batches_are_whole,
     conflicts.conflicting_broadcasts_agree,
     agreement.ddl_agrees,
+    segments.rows_are_in_their_segment,
+    segments.segments_end_once,
+    segments.the_master_counts_the_rows,
 )
 TRIES_MAX = 400
 
@@ -126,6 +129,7 @@ def told(history: History) -> Sequence[str]:
         for it in sorted(history.operations, key=lambda it: it.began_s)
     ]
     lines += [str(it) for it in (*history.calls[:20], *history.owned[:200])]
+    lines += [str(it) for it in (*history.segments[:100], *history.listed[:100])]
     lines += [f"cut {it}" for it in history.cuts[:20]]
     lines += [
         f"reader {it.name} of {it.vchannel}: {it.error}" for it in history.readings if it.error

@@ -19,7 +19,7 @@ from broker.model.message import MessageType
 from schemas.properties.keys import WAL_TERM
 from tests.chaos.storm.history import Reading, Seen
 from tests.chaos.storm.recorder import Recorder
-from tests.chaos.storm.workload import NAME, schema_of_rows
+from tests.chaos.storm.rows import NAME, schema_of_rows
 
 OPEN_S = 30.0
 AMID_EVERY_S = 2.0

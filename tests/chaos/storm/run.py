@@ -13,6 +13,7 @@ from broker.client import TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
+from tests.chaos.storm.counted import all_flushed, create_counted, read_segments
 from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
 from tests.chaos.storm.history import History, Owned
@@ -21,8 +22,9 @@ from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.read_definitions import read_definitions
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder
+from tests.chaos.storm.rows import creation_of_rows, schema_of_rows
 from tests.chaos.storm.sabotages import planted_in_clients
-from tests.chaos.storm.workload import PLACED, Workload, creation_of_rows, schema_of_rows
+from tests.chaos.storm.workload import PLACED, Workload
 
 START_S = 120.0
 CALM_S = 60.0
@@ -116,8 +118,11 @@ async def run_storm(options: Options, folder: Path) -> Report:
                 for vchannel in made.vchannels:
                     # From here on rows are placed in segments, and recovered with them.
                     await logs[1].raw_append(vchannel, creation_of_rows())
-                vchannels = *options.vchannels, *made.vchannels
-                load = Workload(logs[1], logs[0], recorder, vchannels, made.vchannels, options.seed)
+                counted = await create_counted(logs[1], shards=2)
+                vchannels = *options.vchannels, *made.vchannels, *counted.vchannels
+                load = Workload(
+                    logs[1], logs[0], recorder, vchannels, made.vchannels, counted, options.seed
+                )
                 readers = Readers(logs[2], recorder, vchannels, made.vchannels, options.seed)
                 run = _Run(options, recorder, storm, load, readers)
                 await run.through(tasks)
@@ -168,6 +173,7 @@ class _Run:
             await self._mark()
             await self._read_all()
             await self._read_definitions()
+            await self._count_segments()
             markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
             await self._readers.reach(markers, CALM_S)
             background.cancel_scope.cancel()
@@ -230,6 +236,23 @@ class _Run:
                     await read_definitions(log, self._recorder.history.ddl)
             except (TidemarkError, TimeoutError) as error:
                 raise NotJudged(f"the definitions cannot be read: {error!r}") from error
+
+    async def _count_segments(self) -> None:
+        """Flush them all, so that the master's counts are final; then read what the logs say."""
+        counted, history = self._load.counted, self._recorder.history
+        with anyio.move_on_after(CALM_S) as waited:
+            while not await all_flushed(self._log, counted, history):  # noqa: ASYNC110 - of a cluster
+                await anyio.sleep(0.2)
+        if waited.cancelled_caught:
+            text = f"not all of {counted.id} are flushed {CALM_S} s after they were told to"
+            self.unended.append(Violation("not flushed", text))
+        async with connect(self._storm.cluster.client_links[1].address) as log:
+            for vchannel in counted.vchannels:
+                try:
+                    with anyio.fail_after(READ_S):
+                        await read_segments(log, vchannel, history)
+                except (TidemarkError, TimeoutError) as error:
+                    raise NotJudged(f"the segments of {vchannel}: {error!r}") from error
 
     async def _watch_owners(self) -> None:
         """Whenever a channel has another owner or term than when it was last looked at."""

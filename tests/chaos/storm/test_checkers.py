@@ -21,6 +21,7 @@ from tests.chaos.storm.history import (
 )
 from tests.chaos.storm.judge import CHECKERS, judge, shortest, told
 from tests.chaos.storm.planted_definitions import PLANTED_DEFINITIONS, good_definitions
+from tests.chaos.storm.planted_segments import PLANTED_SEGMENTS, count_rows
 
 ONE, OTHER = "p_0_7v0", "p_1_7v1"
 KEYS = (ResourceKey.collection("c"),)
@@ -76,6 +77,7 @@ def good() -> History:
     history.calls = [Call("append", 0.0, 5.0, 1.0)]
     history.owned = [Owned("p_0", 1, 1), Owned("p_0", 2, 3)]
     history.ddl = good_definitions()
+    count_rows(history, OTHER)
     return history
 
 
@@ -246,6 +248,7 @@ PLANTED: list[tuple[Callable[[History], None], str]] = [
     (disagree, "broadcast order"),
     (agree_against_time, "broadcast order"),
     *PLANTED_DEFINITIONS,
+    *PLANTED_SEGMENTS,
 ]
 
 

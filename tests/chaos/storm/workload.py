@@ -6,28 +6,29 @@ which does not pause for seconds on end. A vchannel of a collection with a schem
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
-import pyarrow as pa
 from anyio.abc import TaskGroup
 
 from broker.client import (
+    Appended,
+    AppendedBatch,
     Client,
-    Message,
     OutcomeUnknown,
     ResourceKey,
+    Stage,
     TidemarkError,
     TransactionExpired,
     Txn,
 )
 from broker.client.errors import BadTarget, NoSuchVChannel, SchemaVersionMismatch
 from broker.client.txn.stage import StagedPart
-from broker.model.message import MessageType
-from schemas.generated.milvus.proto import messages
-from tests.chaos.storm.history import CutTaken, Operation, Outcome, Place
+from tests.chaos.storm.counted import Counted, seal_now_and_then
+from tests.chaos.storm.history import OF_BROADCASTS, CutTaken, Operation, Outcome, Place
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
+from tests.chaos.storm.rows import rows_of
 
 APPEND_S = 10.0
 TXN_STEP_S = 8.0
@@ -43,9 +44,6 @@ TARGETS_MAX = 4
 BROADCASTERS = 6
 """So many that some wait for the keys of others at most times."""
 FLOOD_S, QUIET_S = 4.0, 2.0
-NAME = "name"
-"""The column that tells rows apart."""
-
 PLACED = {"append", "flood", "batch", "rows", "txn", "broadcast"}
 """Sorts of operations whose answer tells where things are."""
 
@@ -64,6 +62,7 @@ class Asked:
     payloads: tuple[bytes, ...]
     keys: tuple[ResourceKey, ...] = ()
     batch: str = ""
+    partition: str = ""
 
 
 @dataclass(slots=True)
@@ -71,6 +70,7 @@ class Workload:
     """`enough` lets every worker end after what it is at.
 
     `of_rows`: those of the vchannels that take rows. `flooding`: another client, for floods.
+    `counted`: the collection whose rows name partitions and are placed in segments.
     """
 
     log: Client
@@ -78,6 +78,7 @@ class Workload:
     recorder: Recorder
     vchannels: tuple[str, ...]
     of_rows: tuple[str, ...]
+    counted: Counted
     seed: int
     enough: bool = False
 
@@ -98,6 +99,7 @@ class Workload:
         tasks.start_soon(self._again, "rows", 0, self._rows)
         tasks.start_soon(self._again, "staged", 0, self._staged)
         tasks.start_soon(self._again, "cut", 0, self._cut)
+        tasks.start_soon(self._again, "seal", 0, self._seal)
         for number, vchannel in enumerate(self.vchannels):
             tasks.start_soon(self._flood, number, vchannel)
 
@@ -130,11 +132,14 @@ class Workload:
         """One plain message; whether it was acknowledged."""
         log, sort = (self.flooding, "flood") if flooding else (self.log, "append")
         payload = name.encode()
-        asked = Asked(sort, anyio.current_time(), (vchannel,), (payload,))
+        asked = self._asked(sort, vchannel, (payload,), name)
+        partition = self.counted.chosen(vchannel, name)
+
+        async def append() -> Appended:
+            return await log.append(vchannel, payload, partition=partition, deadline_s=deadline_s)
+
         try:
-            landed = await self.recorder.call(
-                sort, deadline_s, lambda: log.append(vchannel, payload, deadline_s=deadline_s)
-            )
+            landed = await self.recorder.call(sort, deadline_s, append)
         except FAILURES as error:
             self._failed(asked, error)
             return False
@@ -147,13 +152,16 @@ class Workload:
     async def _batch(self, chosen: random.Random, name: str) -> None:
         vchannel = chosen.choice(self.plain)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BATCH_MAX)))
-        asked = Asked("batch", anyio.current_time(), (vchannel,), payloads)
-        try:
-            it = await self.recorder.call(
-                "batch",
-                APPEND_S,
-                lambda: self.log.append_batch(vchannel, payloads, deadline_s=APPEND_S),
+        asked = self._asked("batch", vchannel, payloads, name)
+        partition = self.counted.chosen(vchannel, name)
+
+        async def append() -> AppendedBatch:
+            return await self.log.append_batch(
+                vchannel, payloads, partition=partition, deadline_s=APPEND_S
             )
+
+        try:
+            it = await self.recorder.call("batch", APPEND_S, append)
         except FAILURES as error:
             self._failed(asked, error)
             return
@@ -190,19 +198,29 @@ class Workload:
         return True
 
     async def _txn(self, chosen: random.Random, name: str) -> None:
-        vchannel = chosen.choice(self.plain)
+        vchannel = chosen.choice(self.vchannels)
         payloads = tuple(f"{name}/{it}".encode() for it in range(chosen.randint(1, BODIES_MAX)))
-        asked = Asked("txn", anyio.current_time(), (vchannel,), payloads)
+        asked = self._asked("txn", vchannel, payloads, name)
         txn = self.log.txn(vchannel, keepalive_s=TXN_KEEPALIVE_S, deadline_s=TXN_STEP_S)
         ids = list[int]()
 
         async def step(sort: str, work: Callable[[], Awaitable[object]]) -> None:
             await self.recorder.call(f"txn {sort}", TXN_STEP_S, work)
 
+        async def body(payload: bytes) -> None:
+            if vchannel in self.of_rows:
+                rows = rows_of([payload.decode()])
+                (landed,) = await txn.append_arrow(rows, deadline_s=TXN_STEP_S)
+                ids.append(landed.id)
+            else:
+                partition = self.counted.chosen(vchannel, name)
+                one = await txn.append(payload, partition=partition, deadline_s=TXN_STEP_S)
+                ids.append(one.id)
+
         try:
             await step("begin", txn.begin)
             for payload in payloads:
-                await step("append", lambda payload=payload: _body(txn, payload, ids))  # type: ignore[misc]
+                await step("append", partial(body, payload))
             if chosen.random() < 0.2:
                 await step("rollback", txn.rollback)
                 self._record(asked, Outcome.ABSENT)
@@ -221,12 +239,22 @@ class Workload:
             ResourceKey.collection(f"c{it}", shared=chosen.random() < 0.3)
             for it in chosen.sample(range(KEYS), chosen.randint(1, 3))
         )
-        payload = name.encode()
-        asked = Asked("broadcast", anyio.current_time(), targets, (payload,), keys)
+        payload, counted = name.encode(), {*targets} & {*self.counted.vchannels}
+        partition = OF_BROADCASTS if counted else ""
+        asked = Asked(
+            "broadcast", anyio.current_time(), targets, (payload,), keys, partition=partition
+        )
+        # Where rows are not counted, a header says nothing.
+        header = self.counted.header() if counted else b""
 
         async def ask() -> tuple[Place, ...]:
             done = await self.log.broadcast.append(
-                targets, payload, keys=keys, idempotency_key=name, deadline_s=BROADCAST_S
+                targets,
+                payload,
+                keys=keys,
+                idempotency_key=name,
+                deadline_s=BROADCAST_S,
+                header=header,
             )
             return tuple(Place(it, at.id, at.tick) for it, at in sorted(done.results.items()))
 
@@ -243,13 +271,14 @@ class Workload:
     async def _staged(self, chosen: random.Random, name: str) -> None:
         """Two parts on several vchannels, committed as one batch or given up."""
         app, _, number = name.rpartition("/")
-        targets = chosen.sample(self.plain, chosen.randint(2, TARGETS_MAX))
-        began_s = anyio.current_time()
+        targets = chosen.sample(self.vchannels, chosen.randint(2, TARGETS_MAX))
         asked = [
-            Asked("staged", began_s, (it,), tuple(f"{name}/{it}/{n}".encode() for n in range(2)),
-                  batch=name)
+            replace(
+                self._asked("staged", it, [f"{name}/{it}/{n}".encode() for n in range(2)], name),
+                batch=name,
+            )
             for it in targets
-        ]  # fmt: skip
+        ]
         committing, outcome, error = False, Outcome.ACKNOWLEDGED, ""
         try:
             parts = [await self._stage(app, int(number), at, asked[at::2]) for at in range(2)]
@@ -273,11 +302,19 @@ class Workload:
             async with self.log.stage(app, batch, part, deadline_s=TXN_STEP_S) as stage:
                 for each in asked:
                     for payload in each.payloads:
-                        await stage.append(each.targets[0], payload)
+                        await self._stage_one(stage, each, payload)
                 return await stage.seal()
 
         steps = 1 + 4 * len(asked)
         return await self.recorder.call("stage", steps * TXN_STEP_S, staged)
+
+    async def _stage_one(self, stage: Stage, asked: Asked, payload: bytes) -> None:
+        (vchannel,) = asked.targets
+        if vchannel in self.of_rows:
+            await stage.append_arrow(vchannel, rows_of([payload.decode()]))
+        else:
+            partition = self.counted.chosen(vchannel, asked.batch)
+            await stage.append(vchannel, payload, partition=partition)
 
     async def _commit(self, app: str, batch: int, parts: Sequence[StagedPart]) -> None:
         async def commit() -> object:
@@ -300,6 +337,17 @@ class Workload:
         taken = CutTaken(began_s, anyio.current_time(), vchannels, cut.tick)
         self.recorder.history.cuts.append(taken)
         await anyio.sleep(10 * PAUSE_S)
+
+    async def _seal(self, chosen: random.Random, name: str) -> None:
+        """So that segments end amid all, and new ones begin."""
+        await seal_now_and_then(self.log, self.counted)
+        await anyio.sleep(20 * PAUSE_S)
+
+    def _asked(self, sort: str, vchannel: str, payloads: Sequence[bytes], name: str) -> Asked:
+        """Of one vchannel, and begun now."""
+        partition = self.counted.expected(vchannel, name)
+        now_s = anyio.current_time()
+        return Asked(sort, now_s, (vchannel,), tuple(payloads), partition=partition)
 
     def _failed(
         self, asked: Asked, error: TidemarkError | NeverEnded, begun: Txn | None = None
@@ -336,23 +384,6 @@ class Workload:
             end,
             error,
             asked.batch,
+            asked.partition,
         )
         self.recorder.record(done)
-
-
-def schema_of_rows() -> Any:
-    return pa.schema([pa.field(NAME, pa.string()), pa.field("size", pa.int64())])
-
-
-def creation_of_rows() -> Message:
-    """What Milvus appends to make a vchannel a collection's."""
-    header = messages.CreateCollectionMessageHeader(collection_id=7000, partition_ids=[7001])
-    return Message(b"", type=MessageType.CREATE_COLLECTION, header=bytes(header))
-
-
-def rows_of(names: Sequence[str]) -> Any:
-    return pa.record_batch([names, [*map(len, names)]], schema=schema_of_rows())
-
-
-async def _body(txn: Txn, payload: bytes, ids: list[int]) -> None:
-    ids.append((await txn.append(payload, deadline_s=TXN_STEP_S)).id)
