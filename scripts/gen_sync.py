@@ -111,6 +111,8 @@ class Stub:
         if hasattr(kind, "__aenter__") or name == "Client":
             self.body.append("    def __enter__(self) -> Self: ...")
             self.body.append("    def __exit__(self, *raised: object) -> None: ...")
+        if hasattr(kind, "__len__"):
+            self.body.append("    def __len__(self) -> int: ...")
         if hasattr(kind, "__anext__"):
             node, module = _definition(kind.__anext__)
             self.body.append("    def __iter__(self) -> Self: ...")

@@ -4,10 +4,12 @@ import select
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import compress
 
 import anyio
 
+from broker.cli.groups.group_consuming import take_as_member
 from broker.cli.lines.message_filter import BadFilter, Filter, message_filter
 from broker.cli.lines.message_lines import BadFormat, Lines, message_lines
 from broker.cli.lines.stdout_writer import StdoutWriter
@@ -42,6 +44,7 @@ class ConsumeOptions:
     count: bool = False
     ignore_pause: bool = False
     cursor: str = ""
+    group: str = ""
 
 
 def consume_messages(server: str, options: ConsumeOptions) -> None:
@@ -56,8 +59,14 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
             " --count; `tidemark cursors reset` sets a cursor to another place",
             USAGE,
         )
-    start = place_of(options.start, "--from")
-    output = _Output(options)
+    if options.group and (options.cursor or options.until_now or options.ignore_pause):
+        fail(
+            "--group shares what is left with its other members: leave out --cursor, --until-now"
+            " and --ignore-pause",
+            USAGE,
+        )
+    start = place_of(options.start, "--from", ids=not options.group)
+    output = Output(options)
 
     async def consume(client: Client) -> None:
         await until_first(
@@ -76,7 +85,7 @@ def consume_messages(server: str, options: ConsumeOptions) -> None:
             sys.stdout.write(f"{output.messages}\n")
 
 
-class _Output:
+class Output:
     """Filters, counts and writes batches, up to the limit."""
 
     def __init__(self, options: ConsumeOptions) -> None:
@@ -114,8 +123,13 @@ class _Output:
 
 
 async def _read_all(
-    client: Client, start: BatchStart, options: ConsumeOptions, output: "_Output"
+    client: Client, start: BatchStart, options: ConsumeOptions, output: "Output"
 ) -> None:
+    if options.group:
+        assert isinstance(start, str | tuple | datetime)
+        member = client.group(options.group).join(options.target, start=start)
+        await take_as_member(member, output)
+        return
     if isinstance(start, int):
         await _refuse_id_of_many(client, options.target)
     until: BatchUntil | None = "now" if options.until_now else None
@@ -131,7 +145,7 @@ async def _read_all(
                 return
 
 
-async def _read_and_commit(reader: BatchScanner, output: _Output) -> None:
+async def _read_and_commit(reader: BatchScanner, output: Output) -> None:
     """Write messages, and commit those that were written: every second, and at the end."""
     try:
         async with anyio.create_task_group() as tasks:

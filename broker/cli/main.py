@@ -33,6 +33,7 @@ from broker.cli.commands.definitions import (
 from broker.cli.commands.flags import (
     Advertise,
     AllowChaos,
+    AsGroup,
     Cluster,
     Config,
     DataDir,
@@ -48,6 +49,7 @@ from broker.cli.commands.flags import (
 )
 from broker.cli.fast_imports import fast_imports
 from broker.cli.global_options import choose, chosen, first
+from broker.cli.groups import group_commands
 from broker.cli.standard_streams import open_standard_streams
 from broker.process_signals import SIGNALS
 
@@ -69,6 +71,7 @@ app.add_typer(consumption.app, name="consumption")
 app.add_typer(cursors.app, name="cursors")
 app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor reset`
 app.add_typer(database_commands.app, name="database")
+app.add_typer(group_commands.app, name="group")
 app.add_typer(index_commands.app, name="index")
 app.add_typer(partition_commands.app, name="partition")
 app.add_typer(profile.app, name="profile")
@@ -257,6 +260,7 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
     ],
     start: From = "all",
     cursor: FromCursor = "",
+    group: AsGroup = "",
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Stop after this many messages.")
     ] = None,
@@ -294,17 +298,17 @@ def consume(  # noqa: PLR0913 - each is an option of the command line
     """Write messages to stdout, one per line, until Ctrl-C or until the pipe is closed."""
     from broker.cli.consuming import ConsumeOptions, consume_messages
 
-    filters = tuple(filter or ())
     options = ConsumeOptions(
         target,
         start,
         limit,
         until_now,
         format,
-        filters,
+        tuple(filter or ()),
         count=count,
         ignore_pause=ignore_pause,
         cursor=cursor,
+        group=group,
     )
     consume_messages(server, options)
 

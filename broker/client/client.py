@@ -29,6 +29,8 @@ from broker.client.cluster.cuts import Cuts
 from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
 from broker.client.durability import Durability, level_of
+from broker.client.groups.consumer_group import ConsumerGroup, GroupParts, Groups
+from broker.client.groups.group_calls import GroupCalls
 from broker.client.master.cluster_config import ClusterConfig
 from broker.client.master.master import Master
 from broker.client.message import (
@@ -63,8 +65,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live settings,
-    keys of applications) and `master` (timestamps, ids, tenants, proxies).
+    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live
+    settings, keys of applications) and `master` (timestamps, ids, tenants, proxies).
     """
 
     def __init__(
@@ -104,7 +106,13 @@ class Client:
         self.read_arrow = readers.read_arrow
         cuts = Cuts(coordinator, owners, self._targets, deadline_s=call_s)
         self.cut, self.cut_cluster = cuts.cut, cuts.cut_cluster
-        self.measure = Measuring(owners, self._targets, deadline_s=call_s).measure
+        measuring = Measuring(owners, self._targets, deadline_s=call_s)
+        self.measure = measuring.measure
+        calls = GroupCalls(owners, call_s)
+        self._group_parts = GroupParts(
+            network, tasks, calls, self._targets, self.offsets, measuring
+        )
+        self.groups = Groups(self._group_parts)
         self.barrier = self.barriers.named
         self.cursor = self.cursors.named
         self.commit_batch = self.commits.commit
@@ -322,6 +330,15 @@ class Client:
         name = checked_name(app, batch, part, attempt, run)
         within_s = deadline_s or self._deadlines.append_s
         return Stage(self._appends, self._targets.resolve, name, within_s)
+
+    def group(self, name: str) -> ConsumerGroup:
+        """The consumer group of this name: members share the messages of a collection.
+
+        async with log.group("workers").join("trains") as member:
+            async for batch in member:
+                await batch.ack()
+        """
+        return ConsumerGroup(name, self._group_parts)
 
     async def aclose(self) -> None:
         """Wait up to `Deadlines.close_s` for pending appends and calls, then end everything.

@@ -298,6 +298,18 @@ class CursorWasReset(ServerRefusal):
     expected = StreamingCode.INVALID_REQUEST_SEQ
 
 
+class NoSuchGroup(ServerRefusal):
+    """There is no consumer group of this name on the channel."""
+
+    expected = StreamingCode.UNRECOVERABLE
+
+
+class LeaseLost(ServerRefusal):
+    """The lease is over: its messages are delivered again, perhaps to another member."""
+
+    expected = StreamingCode.INVALID_REQUEST_SEQ
+
+
 class TransactionExpired(ServerRefusal):
     """The transaction expired or was rolled back; nothing of it will be read. Begin a new one."""
 
@@ -359,6 +371,8 @@ _BY_MEANING = (
     UnknownDefinition,
     CursorMovedBack,
     CursorWasReset,
+    NoSuchGroup,
+    LeaseLost,
 )
 """Raised by calls that know what the code means for them; the code alone does not tell."""
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from grpclib.const import Handler
 
+from broker.edge.groups.groups_service import GroupsService
 from broker.edge.live_config.node_settings_service import NodeSettingsService
 from broker.edge.live_config.sys_config_service import SysConfigService
 from broker.edge.master.allocation_service import AllocationService
@@ -112,6 +113,7 @@ def _of_channels(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         HandlerService(middleware, directory, facts.wal_name, facts.node_id),
         NodeManagerService(middleware, directory),
         LogService(middleware, directory, parts.proxies.row_schemas),
+        GroupsService(middleware, directory),
     )
 
 

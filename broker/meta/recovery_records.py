@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from broker.model.effect import SegmentLevel
+from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -97,6 +98,13 @@ class SnapshotKeys:
     @property
     def segments(self) -> str:
         return f"{self.prefix}segment/"
+
+    @property
+    def groups(self) -> str:
+        return f"{self.prefix}group/"
+
+    def group(self, key: GroupKey) -> str:
+        return f"{self.groups}{key.vchannel}/{key.name}"
 
 
 def encode_head(head: Head) -> bytes:
@@ -286,6 +294,37 @@ def decode_producers(value: bytes) -> tuple[tuple[ProducedBatch, ...], TimeTick]
             for producer, sequence, count, id, tick, confirmed in fields["runs"]
         )
         return runs, TimeTick(fields["tick"])
+
+    return _decode(value, parse)
+
+
+def encode_group(group: GroupSnapshot) -> bytes:
+    """The record of one consumer group."""
+    return _encode(
+        {
+            "vchannel": group.key.vchannel,
+            "name": group.key.name,
+            "lease_ms": group.lease_ms,
+            "floor": group.floor,
+            "acked": [[each.after, each.upto] for each in group.acked],
+            "created_tick": group.created_tick,
+            "tick": group.tick,
+        }
+    )
+
+
+def decode_group(value: bytes) -> GroupSnapshot:
+    """The group; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> GroupSnapshot:
+        return GroupSnapshot(
+            key=GroupKey(fields["vchannel"], fields["name"]),
+            lease_ms=fields["lease_ms"],
+            floor=TimeTick(fields["floor"]),
+            acked=tuple(TickSpan(TimeTick(a), TimeTick(b)) for a, b in fields["acked"]),
+            created_tick=TimeTick(fields["created_tick"]),
+            tick=TimeTick(fields["tick"]),
+        )
 
     return _decode(value, parse)
 

@@ -17,11 +17,13 @@ from broker.meta.recovery_records import (
     SnapshotKeys,
     Unreadable,
     decode_finished,
+    decode_group,
     decode_head,
     decode_producers,
     decode_segment,
     decode_vchannel,
     encode_finished,
+    encode_group,
     encode_head,
     encode_producers,
     encode_segment,
@@ -161,6 +163,7 @@ class _Found:
         producers = self._read(values, keys.producers, decode_producers) or [nothing]
         vchannels = self._read(values, keys.vchannels, decode_vchannel)
         segments = self._read(values, keys.segments, decode_segment)
+        groups = self._read(values, keys.groups, decode_group)
         self.snapshot = Snapshot(
             # With a part missing only a replay of the whole log gives a complete state.
             checkpoint=None if self.damage else head.checkpoint,
@@ -170,6 +173,7 @@ class _Found:
             finished_tick=finished[0][1],
             producers=producers[0][0],
             producers_tick=producers[0][1],
+            groups=tuple(groups),
         )
 
     def _read(
@@ -199,6 +203,7 @@ def _head(keys: SnapshotKeys, entry: MetaEntry | None) -> tuple[Head, str]:
 def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
     puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
     puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
+    puts |= {keys.group(each.key): encode_group(each) for each in change.groups}
     if change.finished is not None:
         puts[keys.finished] = encode_finished(change.finished, change.checkpoint.tick)
     if change.producers is not None:
@@ -208,4 +213,5 @@ def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
 
 def _deletes(keys: SnapshotKeys, change: SnapshotChange) -> list[str]:
     vchannels = [keys.vchannels + name for name in change.gone_vchannels]
-    return vchannels + [f"{keys.segments}{id}" for id in change.gone_segments]
+    groups = [keys.group(each) for each in change.gone_groups]
+    return vchannels + groups + [f"{keys.segments}{id}" for id in change.gone_segments]

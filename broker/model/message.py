@@ -74,6 +74,15 @@ PREPARE_TXN: Final = 1900
 It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
 """
 
+GROUP_CHANGE: Final = 1901
+"""The kind of a record that changes a consumer group; see `broker/node/groups/README.md`.
+
+It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
+"""
+
+LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE})
+"""Steps that only parts of this broker append."""
+
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)
 
 ANNOUNCED: Final = "tidemark.ddl"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker.model.effect import SegmentLevel
+from broker.model.groups.consumer_group import GroupKey, GroupSnapshot
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -148,14 +149,15 @@ class Snapshot:
     producers: tuple[ProducedBatch, ...] = ()
     producers_tick: TimeTick = TimeTick(0)
     """Batches of producers up to this tick are in `producers`, or were forgotten."""
+    groups: tuple[GroupSnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
     """The difference between two snapshots, as of `checkpoint`.
 
-    `gone_…`: objects to delete, which an earlier change set to DROPPED or FLUSHED. `finished` and
-    `producers` are complete, or None if unchanged.
+    `gone_…`: objects to delete: groups, and what an earlier change set to DROPPED or FLUSHED.
+    `finished` and `producers` are complete, or None if unchanged.
     """
 
     checkpoint: WalCheckpoint
@@ -165,3 +167,5 @@ class SnapshotChange:
     gone_segments: tuple[SegmentId, ...] = ()
     finished: tuple[FinishedTxn, ...] | None = None
     producers: tuple[ProducedBatch, ...] | None = None
+    groups: tuple[GroupSnapshot, ...] = ()
+    gone_groups: tuple[GroupKey, ...] = ()

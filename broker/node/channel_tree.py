@@ -7,7 +7,9 @@
        ├─ scanners (one_for_one)       one for each consumer
        ├─ transactions (one_for_one)   one for each open transaction
        ├─ txn_monitor                  starts those and reports progress to them
-       └─ recovery                     saves the snapshot
+       ├─ recovery                     saves the snapshot
+       ├─ groups (one_for_one)         one for each consumer group with members
+       └─ group_keeper                 creates groups, and starts those actors
 
 Why each pchannel has a supervisor above `log`: a supervisor does nothing else while it starts a
 child, and opening a log may take minutes. This way a pchannel waits only for itself.
@@ -27,6 +29,7 @@ from broker.model.channel import PChannel
 from broker.model.ids import PChannelName
 from broker.node.append.appender import Appender
 from broker.node.channel_terms import ChannelTerms
+from broker.node.groups.group_keeper import GROUP_KEEPER, GROUPS, GroupKeeper
 from broker.node.recovery.recovery import Recovery
 from broker.node.scanner import Scanner
 from broker.node.state.node_runtime import NodeRuntime
@@ -84,11 +87,17 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
         # Longer than the last save may take, so that the save ends by its own limit.
         stop_deadline_s=node.limits.snapshot_flush_s + 1.0,
     )
+    groups = SupervisorSpec(name=GROUPS, strategy=Strategy.ONE_FOR_ONE, restarts_max=1000)
+    group_keeper = ChildSpec(
+        name=GROUP_KEEPER,
+        build=lambda: GroupKeeper(name, node),
+        mailbox=MailboxSpec(bound=1024, overflow=Overflow.FAIL, batch_max=64),
+    )
     return SupervisorSpec(
         name=LOG,
         strategy=Strategy.REST_FOR_ONE,
         # In this order: whatever stands behind the Appender restarts with it, at its new term.
-        children=(appender, scanners, transactions, txn_monitor, recovery),
+        children=(appender, scanners, transactions, txn_monitor, recovery, groups, group_keeper),
         restarts_max=LOG_RESTARTS_MAX,
         backoff=Backoff(first_s=0.05, max_s=5.0),
     )

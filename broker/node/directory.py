@@ -376,4 +376,7 @@ class Directory(Actor[_Message]):
 def _located(found: OpenChannel, oracle: OracleView, *, writes: bool) -> Located | Refusal:
     if writes and found.channel.access is AccessMode.READ_ONLY:
         return read_only_refusal(found.channel.name)
-    return Located(found.channel, found.appender, found.backlog, found, found.closed, oracle)
+    return Located(
+        *(found.channel, found.appender, found.backlog, found, found.closed, oracle),
+        groups=found.groups,
+    )

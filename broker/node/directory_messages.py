@@ -16,6 +16,7 @@ from broker.model.position import DeliverFilter, DeliverPolicy, ReadPosition
 from broker.node.appender_messages import AppenderMessage
 from broker.node.scanner_messages import ScannerMessage
 from broker.node.state.channel_events import ChannelEvent
+from broker.node.state.channel_groups import ChannelGroups
 from broker.node.state.oracle_view import OracleView
 
 
@@ -69,6 +70,7 @@ class Located:
     view: ChannelView
     closed: anyio.Event
     oracle: OracleView
+    groups: ChannelGroups
 
 
 @dataclass(frozen=True, slots=True)

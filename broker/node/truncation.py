@@ -36,6 +36,8 @@ from broker.node.state.open_channels import OpenChannel
 from broker.ports.wal import Log, LogClosed, WalError
 
 ANSWER_S = 5.0
+GROUP_HOLDS_MAX = 64
+"""Each is looked up in the log; whoever is less behind needs no more than these."""
 
 log = structlog.get_logger(__name__)
 
@@ -260,9 +262,9 @@ async def _decide(due: Due, holds: Sequence[Hold], now_ms: int, unasked: int | N
 
 
 def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
-    """What the owner of a pchannel knows itself: its own needs, and those of open readers.
+    """What the owner of a pchannel knows itself: its own needs, those of open readers and groups.
 
-    `bytes_max`: how much a reader holds back at the most; its own needs have no limit.
+    `bytes_max`: how much each of these holds back at the most; its own needs have no limit.
     """
     saved = channel.snapshot.checkpoint
     assert saved is not None, channel.channel
@@ -278,7 +280,21 @@ def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
         if needed is not None:
             kind, name = HolderKind.READER, f"of {reader.reads}"
             holds.append(Hold(kind, name, from_id=needed, bytes_max=bytes_max))
-    return holds
+    return [*holds, *(group_holds(channel, bytes_max) if bytes_max else ())]
+
+
+def group_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
+    """What consumer groups have not acknowledged: of those that are furthest behind."""
+    states = sorted(channel.groups.table.groups.values(), key=lambda it: it.floor)
+    return [
+        Hold(
+            HolderKind.GROUP,
+            f"{it.key.name} on {it.key.vchannel}",
+            tick=it.floor,
+            bytes_max=bytes_max,
+        )
+        for it in states[:GROUP_HOLDS_MAX]
+    ]
 
 
 async def located(

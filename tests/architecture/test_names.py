@@ -15,6 +15,7 @@ MODULES = {
     "batch": "the model's, and the client's view of one that landed or was read",
     "broadcast": "the value (model), and the calls of a program (client)",
     "collection": "the value (model), and its commands (cli)",
+    "consumer_group": "the values (model), and the calls of a program (client)",
     "consumption": "the actor that pauses it (coordinator), and its commands (cli)",
     "cursors": "the actor that keeps them (timesync), and their commands (cli)",
     "message": "as the write path sees one (model), as a program does (client)",

@@ -7,6 +7,7 @@ over by itself ends the test.
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +17,8 @@ from anyio.abc import TaskGroup
 from broker.client import Appended, Client, OutcomeUnknown, ResourceKey, Scanner, StagedPart, Txn
 from broker.client.cluster import ResourceDomain
 from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import LeaseLost, ServerFailed, ServerStopping
+from broker.client.groups.leased_batch import LeasedBatch
 
 STEP_S_MAX = 60.0
 POLL_S = 0.01
@@ -89,6 +92,7 @@ class Load:
             reader = self._log.read(channel.vchannel)
             await reader.open()
             background.start_soon(self._collect, channel, reader)
+            background.start_soon(self._work_in_group, channel)
             tasks.start_soon(self._hold_txn_open, channel)
             for number in range(self._workers):
                 tasks.start_soon(self._append, channel, number)
@@ -106,7 +110,7 @@ class Load:
         tasks.start_soon(self._ask, "cursor", lambda: self._move_cursor(vchannels))
         tasks.start_soon(self._report)
         tasks.start_soon(self._commit_batches, vchannels)
-        await until(lambda: len(self.calls.counts) == 9 and min(self.calls.counts.values()) > 1)
+        await until(lambda: len(self.calls.counts) == 10 and min(self.calls.counts.values()) > 1)
 
     def finish(self) -> None:
         """Callers end after what they are at."""
@@ -123,6 +127,18 @@ class Load:
                 channel.acknowledged[payload] = landed
 
             await self.calls.timed("append", append)
+
+    async def _work_in_group(self, channel: Channel) -> None:
+        """What is not acknowledged comes again, so the member need not care."""
+        member = self._log.group("workers").join(channel.vchannel, lease_s=5.0)
+        async with member:
+            async for batch in member:
+
+                async def ack(batch: LeasedBatch = batch) -> None:
+                    with suppress(LeaseLost, OutcomeUnknown, ServerFailed, ServerStopping):
+                        await batch.ack()
+
+                await self.calls.timed("group", ack)
 
     async def _hold_txn_open(self, channel: Channel) -> None:
         """One transaction over all that happens; it must be read whole in the end.

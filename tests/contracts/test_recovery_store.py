@@ -20,6 +20,7 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.effect import SegmentLevel
+from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -86,17 +87,28 @@ FINISHED = FinishedTxn(
     AppendedInTxn(MessageId(7), TimeTick(9), MessageId(3), TxnContext(TxnId(6), 500)),
 )
 PRODUCED = ProducedBatch("p", 4, 2, MessageId(8), TimeTick(10), MessageId(8))
+GROUP = GroupSnapshot(
+    key=GroupKey(VCHANNEL.name, "workers"),
+    lease_ms=30_000,
+    floor=TimeTick(4),
+    acked=(TickSpan(TimeTick(6), TimeTick(7)), TickSpan(TimeTick(9), TimeTick(1 << 60))),
+    created_tick=TimeTick(3),
+    tick=TimeTick(10),
+)
+OTHER_GROUP = replace(GROUP, key=GroupKey(VCHANNEL.name, "others"), acked=())
 FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),
     vchannels=(VCHANNEL,),
     segments=(SEGMENT,),
     finished=(FINISHED,),
     producers=(PRODUCED,),
+    groups=(OTHER_GROUP, GROUP),
 )
 SECOND = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(12), TimeTick(15)),
     segments=(replace(SEGMENT, id=SegmentId(14)),),
     gone_segments=(SEGMENT.id,),
+    gone_groups=(OTHER_GROUP.key,),
 )
 
 
@@ -132,12 +144,13 @@ async def test_what_was_saved_is_found_as_it_was(meta: Flaky) -> None:
         finished_tick=TimeTick(11),
         producers=(PRODUCED,),
         producers_tick=TimeTick(11),
+        groups=(OTHER_GROUP, GROUP),
     )
     assert await found(meta) == first
     claim = await StoredRecovery(meta).claim(P, Term(99))
     await claim.save(SECOND)
     assert await found(meta) == replace(
-        first, checkpoint=SECOND.checkpoint, segments=SECOND.segments
+        first, checkpoint=SECOND.checkpoint, segments=SECOND.segments, groups=(GROUP,)
     )
 
 
@@ -177,7 +190,7 @@ LISTED = 5
 """Records of FIRST in the meta table: a segment and a vchannel with their indexes, and a mark."""
 
 
-@pytest.mark.parametrize("writes", range(LISTED + 4))
+@pytest.mark.parametrize("writes", range(LISTED + 6))
 async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_objects(
     meta: Flaky, writes: int
 ) -> None:
@@ -188,7 +201,7 @@ async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_ob
         await claim.save(FIRST)
     meta.writes_left = None
     half = await found(meta, term=1)
-    objects = (half.vchannels, half.segments, half.finished, half.producers)
+    objects = (half.vchannels, half.segments, half.finished, half.producers, half.groups)
     assert half.checkpoint is None or all(objects)
     assert sum(map(len, objects)) == max(0, writes - LISTED)
     again = await store.claim(P, Term(1))

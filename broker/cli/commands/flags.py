@@ -84,3 +84,12 @@ FromCursor = Annotated[
         " with all.",
     ),
 ]
+AsGroup = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        help="Be a member of this consumer group: what is written is acknowledged, and other"
+        " members get the rest. A new group begins with --from.",
+    ),
+]

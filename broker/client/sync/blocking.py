@@ -21,6 +21,7 @@ INTERNAL = {
     # Its argument is a coroutine function; `cut` is for programs.
     "Client": {"cut_cluster"},
     "Collections": {"targets"},
+    "LeasedBatch": {"mark", "plain_closed_tick"},
     "RowScanner": {"gathered"},
     "Scanner": {"step", "taken"},
     "BatchScanner": {"step", "taken"},
@@ -140,6 +141,20 @@ class BlockingIterator(BlockingContext):
         parts = self.__dict__
         if "_inner" in parts and "_loop" in parts:
             parts["_loop"].release(parts.pop("_inner"))
+
+
+class BlockingGroupMember(BlockingIterator):
+    """A member of a group, whose batches have calls of their own."""
+
+    def __next__(self) -> Any:
+        return wrapped(super().__next__(), self._loop)
+
+
+class BlockingLeased(Blocking):
+    """Messages on lease."""
+
+    def __len__(self) -> int:
+        return len(self._inner)
 
 
 class BlockingRowScanner(BlockingIterator):

@@ -18,6 +18,10 @@ from broker.client.cluster.cursor import NamedCursors as AsyncNamedCursors
 from broker.client.cluster.offsets import Offsets as AsyncOffsets
 from broker.client.cluster.watch import Watch as AsyncWatch
 from broker.client.connect import connect as async_connect
+from broker.client.groups.consumer_group import ConsumerGroup as AsyncConsumerGroup
+from broker.client.groups.consumer_group import Groups as AsyncGroups
+from broker.client.groups.leased_batch import LeasedBatch as AsyncLeasedBatch
+from broker.client.groups.member import GroupMember as AsyncGroupMember
 from broker.client.master.cached_allocator import CachedAllocator as AsyncCachedAllocator
 from broker.client.master.cluster_config import ClusterConfig as AsyncClusterConfig
 from broker.client.master.master import Master as AsyncMaster
@@ -28,7 +32,9 @@ from broker.client.sync.blocking import (
     Blocking,
     BlockingClient,
     BlockingContext,
+    BlockingGroupMember,
     BlockingIterator,
+    BlockingLeased,
     BlockingRowScanner,
     BlockingScanner,
     BlockingTicket,
@@ -58,8 +64,12 @@ CachedAllocator = _wrapper(AsyncCachedAllocator)
 Client = _wrapper(AsyncClient, BlockingClient)
 ClusterConfig = _wrapper(AsyncClusterConfig)
 Collections = _wrapper(AsyncCollections)
+ConsumerGroup = _wrapper(AsyncConsumerGroup)
 Cursor = _wrapper(AsyncCursor)
+Groups = _wrapper(AsyncGroups)
+LeasedBatch = _wrapper(AsyncLeasedBatch, BlockingLeased)
 Master = _wrapper(AsyncMaster)
+GroupMember = _wrapper(AsyncGroupMember, BlockingGroupMember)
 NamedBarriers = _wrapper(AsyncNamedBarriers)
 NamedCursors = _wrapper(AsyncNamedCursors)
 Offsets = _wrapper(AsyncOffsets)

@@ -20,6 +20,8 @@ from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
+from broker.client.groups.consumer_group import GroupLag
+from broker.client.groups.group_calls import GroupStart
 from broker.client.master.change_calls import ChangeOptions, Defined
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
 from broker.client.master.collection_calls import CollectionDescription
@@ -38,6 +40,7 @@ from broker.model.broadcast import ResourceKey
 from broker.model.channel import ChannelOffsets
 from broker.model.collection import Collection
 from broker.model.cut import Cut
+from broker.model.groups.consumer_group import GroupView
 from broker.model.ids import CollectionId, MessageId, PartitionId, TimeTick, VChannelName
 from broker.model.master.clash import Clash
 from broker.model.master.live_config import ConfigChange, ConfigEntry
@@ -269,8 +272,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `close`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live settings,
-    keys of applications) and `master` (timestamps, ids, tenants, proxies)."""
+    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live
+    settings, keys of applications) and `master` (timestamps, ids, tenants, proxies)."""
 
     collections: Collections
     master: Master
@@ -281,6 +284,7 @@ class Client:
     commits: BatchCommits
     config: ClusterConfig
     admin: Admin
+    groups: Groups
     def abort(self) -> None:
         """End everything now; appends that are not answered end with OutcomeUnknown."""
         ...
@@ -443,6 +447,13 @@ class Client:
 
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         retriable errors while a pchannel has no owner."""
+        ...
+    def group(self, name: str) -> ConsumerGroup:
+        """The consumer group of this name: members share the messages of a collection.
+
+        with log.group("workers").join("trains") as member:
+            for batch in member:
+                batch.ack()"""
         ...
     def measure(
         self,
@@ -701,6 +712,65 @@ class Collections:
         """All collections of a database, sorted by name; see `each`."""
         ...
 
+class ConsumerGroup:
+    """A group of this name on each vchannel of a target, which is a collection or a vchannel.
+
+        with log.group("workers").join("trains") as member:
+            for batch in member:
+                for message in batch.messages:
+                    print(message.payload)
+                batch.ack()
+
+    Every call has a deadline and raises what `broker.client.errors` has."""
+
+    name: str
+    def create(
+        self,
+        target: str,
+        *,
+        start: GroupStart = "all",
+        lease_s: float = ...,
+        exist_ok: bool = False,
+    ) -> list[GroupView]:
+        """Create the group on each vchannel; one that was created in part is completed.
+
+        `start`: "all", "latest", ("tick", n), a datetime or ("time", t). `lease_s`: how long a
+        member has what it gets. Raises AlreadyExists when it is on all vchannels already, unless
+        `exist_ok`, and InvalidArgument for a bad name or lease, or a tick from the future."""
+        ...
+    def describe(self, target: str) -> list[GroupView]:
+        """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
+        ...
+    def drop(self, target: str) -> None:
+        """Drop the group. Raises ResourceAcquired while it has members, NoSuchGroup."""
+        ...
+    def join(
+        self,
+        target: str,
+        *,
+        start: GroupStart = "all",
+        lease_s: float = ...,
+        member: str = "",
+        prefetch_bytes: int = ...,
+    ) -> GroupMember:
+        """A member: messages come to it, each to one member of the group at a time.
+
+        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`;
+        a group that exists keeps its own. `prefetch_bytes`: how much of each vchannel it takes
+        before its program asks. Leases begin when messages are sent, so what waits here must be
+        processed within them, too: prefetch less when messages take long. `member`: a name for
+        people. Messages that are not acknowledged when a lease ends, or the member leaves, are
+        delivered again."""
+        ...
+    def lag(self, target: str) -> dict[str, GroupLag]:
+        """How much lies above the floor of each vchannel. Raises NoSuchGroup."""
+        ...
+    def seek(self, target: str, start: GroupStart) -> list[GroupView]:
+        """Set the group to another place; what was acknowledged above it is delivered again.
+
+        Raises ResourceAcquired while it has members, NoSuchGroup."""
+        ...
+
 class Cursor:
     """The cursor of one name; `log.cursor(name)` makes it without asking the server.
 
@@ -783,6 +853,86 @@ class Cursor:
     def store(self, epoch: int, positions: Positions, deadline_s: float) -> None:
         """Commit positions of a reader; retried until the deadline."""
         ...
+
+class GroupMember:
+    """`with log.group("workers").join("trains") as member: for batch in member: ...`.
+
+    A member from the first step, or from the begin of `with`, to the end of the block. After
+    a lost connection, or when a vchannel moves, it joins again; what it had on lease there is
+    delivered again, and its acknowledgement refused. Use it from one task at a time; batches may be
+    settled by any task.
+
+    Raises NoSuchGroup when the group is dropped, and final refusals of the server."""
+    def close(self) -> None:
+        """Leave: others get what was not acknowledged. Raises nothing, and may be called again."""
+        ...
+    def open(self) -> None:
+        """Join now, and not at the first step."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> LeasedBatch: ...
+
+class Groups:
+    """`log.groups`: the groups of collections."""
+    def named(self, name: str) -> ConsumerGroup:
+        """The group of this name, which need not exist; the same as `log.group(name)`."""
+        ...
+    def list(self, target: str) -> list[GroupView]:
+        """All groups on the vchannels of a collection, or on one vchannel."""
+        ...
+
+class LeasedBatch:
+    """Messages of one vchannel for this member alone, until the lease is over.
+
+        for batch in member:
+            for message in batch.messages:
+                ...
+            batch.ack()
+
+    What is neither acknowledged nor given back when the lease ends is delivered again, to any
+    member. `deliveries`: how often these messages were delivered, with this time: 1 at first.
+    `batches`: the same as they are stored, for Arrow rows."""
+
+    batches: Sequence[MessageBatch]
+    vchannel: str
+    def ack(self, messages: Iterable[Received] | None = None, *, deadline_s: float = ...) -> None:
+        """Acknowledge all messages that are left, or these: durable on return, delivered no more.
+
+        Messages of one transaction are acknowledged together. Raises LeaseLost when the lease is
+        over: they may be delivered again. OutcomeUnknown when the answer was lost. InvalidArgument
+        for messages that were acknowledged before, BadCommit for those of another batch."""
+        ...
+    @property
+    def deliveries(self) -> int:
+        """How often these messages were delivered, with this time."""
+        ...
+    def extend(self, *, deadline_s: float = ...) -> None:
+        """Begin the lease anew. Raises LeaseLost when it is over."""
+        ...
+    @property
+    def lease_s(self) -> float:
+        """How long the lease lasts from now on; 0 when it is over."""
+        ...
+    @property
+    def messages(self) -> list[Received]:
+        """Each message, in order."""
+        ...
+    def nack(
+        self,
+        messages: Iterable[Received] | None = None,
+        *,
+        delay_s: float = 0.0,
+        deadline_s: float = ...,
+    ) -> None:
+        """Have all messages that are left, or these, delivered again after `delay_s`."""
+        ...
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payload of each message."""
+        ...
+    def __len__(self) -> int: ...
 
 class Master:
     """`log.master`. Every call has a deadline and raises what `broker.client.errors` has.

@@ -11,6 +11,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import (
     ALL_PCHANNEL_TYPES,
+    GROUP_CHANGE,
     PREPARE_TXN,
     MessageType,
     NewMessage,
@@ -47,7 +48,7 @@ def admission_refusal(
             f"message of {size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
         )
-    if not is_carried(message.type) and not _is_prepare(message):
+    if not is_carried(message.type) and not (_is_prepare(message) or _is_group_change(message)):
         return _never(f"a log does not take messages of type {message.type} from outside")
     if message.txn is None and message.type in _TXN_STEPS:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "transaction ID is missing")
@@ -64,6 +65,11 @@ def admission_refusal(
 
 def _is_prepare(message: NewMessage) -> bool:
     return message.type == PREPARE_TXN and _is_word(message)
+
+
+def _is_group_change(message: NewMessage) -> bool:
+    # Only a Group and its keeper make these; the edge refuses the type.
+    return message.type == GROUP_CHANGE and bool(message.vchannel) and message.txn is None
 
 
 def _is_word(message: NewMessage) -> bool:

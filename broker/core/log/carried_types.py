@@ -12,7 +12,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.message import (
     EXCLUSIVE_TYPES,
     KNOWN_TYPES,
-    PREPARE_TXN,
+    LOG_STEPS,
     SELF_CONTROLLED_TYPES,
     TXN_TYPES,
     MessageType,
@@ -49,7 +49,7 @@ def is_carried(kind: int) -> bool:
     """Whether a log may store a message of this type that it did not write itself."""
     if kind in KNOWN_TYPES:
         return kind not in LOG_ONLY_TYPES
-    return 0 < kind <= TYPE_MAX and kind not in TXN_NUMBERS and kind != PREPARE_TXN
+    return 0 < kind <= TYPE_MAX and kind not in TXN_NUMBERS and kind not in LOG_STEPS
 
 
 def is_later(kind: int) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from broker.core.groups.group_table import GroupTable
 from broker.core.log.numbered_producers import NumberedProducers, ProducerLimits
 from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, RecoveryObjects
 from broker.core.naming import is_control_channel
@@ -30,7 +31,7 @@ from broker.model.ids import (
     TxnId,
     VChannelName,
 )
-from broker.model.message import BODY_TYPES, PREPARE_TXN, MessageType
+from broker.model.message import BODY_TYPES, GROUP_CHANGE, PREPARE_TXN, MessageType
 from broker.model.producer_numbers import ProducedBatch
 from broker.model.record import Record
 from broker.model.snapshot import (
@@ -91,6 +92,7 @@ class RecoveryState:
         self.objects = RecoveryObjects(snapshot.vchannels, snapshot.segments)
         self.finished = FinishedTxns(txns or TxnLimits(), snapshot.finished, snapshot.finished_tick)
         self.producers = NumberedProducers(producers, snapshot.producers, snapshot.producers_tick)
+        self.groups = GroupTable(snapshot.groups)
         self.dirty = 0
         self.wrong = 0
         self._effect_of = effect_of
@@ -135,6 +137,7 @@ class RecoveryState:
             finished_tick=self.checkpoint.tick,
             producers=self.producers.runs(),
             producers_tick=self.checkpoint.tick,
+            groups=self.groups.snapshots(),
         )
 
     def take(self) -> SnapshotChange:
@@ -151,8 +154,11 @@ class RecoveryState:
             gone_segments=tuple([it for it in gone.segments if it not in objects.segments]),
             finished=self.finished.all() if self.finished.changed else None,
             producers=self._changed_producers(),
+            groups=self.groups.changes(),
+            gone_groups=tuple(self.groups.gone),
         )
         objects.clear_changes()
+        self.groups.clear_changes()
         self.finished.changed = False
         self._saved_producers_tick = self.producers.tick
         self._gone = _Removals()
@@ -167,6 +173,7 @@ class RecoveryState:
         """Remove this snapshot's objects from the store: they belong to another log."""
         self._gone.vchannels += [each.name for each in snapshot.vchannels]
         self._gone.segments += [each.id for each in snapshot.segments]
+        self.groups.gone |= {each.key for each in snapshot.groups}
         self.finished.changed = True
         # Unlike any tick, so that the next change replaces the stored ones, even by none.
         self._saved_producers_tick = TimeTick(-1)
@@ -203,6 +210,8 @@ class RecoveryState:
             return [] if pending is None else self._gather(record, pending)
         if record.kind == PREPARE_TXN:
             return []
+        if record.kind == GROUP_CHANGE:
+            return [] if known else self.groups.observe(record)
         # Below the checkpoint, too: it skips by its own tick what it knows.
         self.finished.learn(record)
         effects = self._pending.pop(txn_id, {})

@@ -12,9 +12,20 @@ from broker.core.txn.txn_session import TxnSession, outcome_of
 from broker.core.txn.whole_txns import begin_of, commit_body
 from broker.model.batch import BatchPart, NewBatch, ticks_of
 from broker.model.failure import Refusal
-from broker.model.ids import MessageId, TimeTick
-from broker.model.message import PREPARE_TXN, Appended, AppendedInTxn, MessageType, NewMessage
+from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.message import (
+    BODY_TYPES,
+    PREPARE_TXN,
+    Appended,
+    AppendedInTxn,
+    MessageType,
+    NewMessage,
+)
 from broker.model.record import Record
+from broker.model.txn import TxnContext
+
+NO_TXN = TxnContext(TxnId(0), 0)
+"""Marks a record as a step of no transaction: begun before every log, so every reader skips it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,14 @@ def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
         # The empty body is the mark: a rollback that a client asked for has one.
         draft.bodies.append(b"")
     return drafts
+
+
+def group_change_draft(index: int, message: NewMessage) -> RecordDraft:
+    """The record of a change of a consumer group, which no reader sees."""
+    outside = TxnSession(NO_TXN, message.vchannel, MessageId(0), TimeTick(0))
+    draft = RecordDraft(message.vchannel, message.type, outside)
+    draft.add(index, (message.body,))
+    return draft
 
 
 def internal_draft(message: InternalMessage) -> RecordDraft:
@@ -208,5 +227,5 @@ def _update(transactions: Transactions, session: TxnSession, record: Record) -> 
         transactions.ended(session, outcome_of(record, session))
     elif record.kind == PREPARE_TXN:
         transactions.prepared(session, outcome_of(record, session))
-    elif record.kind != MessageType.BEGIN_TXN:
+    elif record.kind in BODY_TYPES:
         transactions.grown(session, len(record.sizes), record.last_tick)

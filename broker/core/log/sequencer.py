@@ -25,6 +25,7 @@ from broker.core.log.record_drafts import (
     RecordDraft,
     WriterState,
     commit_draft,
+    group_change_draft,
     internal_draft,
     place_drafts,
     rollback_drafts,
@@ -39,6 +40,7 @@ from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import (
     BODY_TYPES,
     EXCLUSIVE_TYPES,
+    GROUP_CHANGE,
     Appended,
     AppendedFlush,
     MessageType,
@@ -48,6 +50,9 @@ from broker.model.message import (
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.value import value
+
+_ALONE = EXCLUSIVE_TYPES | {GROUP_CHANGE}
+"""Types that share no record with other messages."""
 
 
 @value
@@ -153,8 +158,8 @@ class _Group:
             self._admit_batch(index, message)
         elif message.txn is not None:
             self._admit_in_txn(index, message)
-        elif message.type in EXCLUSIVE_TYPES:
-            self._admit_exclusive(index, message)
+        elif message.type in _ALONE:
+            self._admit_alone(index, message)
         else:
             self._place_with(message.vchannel, index, message, None)
 
@@ -238,8 +243,11 @@ class _Group:
             key = message.txn.id if message.type in BODY_TYPES else message.vchannel
             self._place_with(key, index, message, session)
 
-    def _admit_exclusive(self, index: int, message: NewMessage) -> None:
+    def _admit_alone(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""
+        if message.type == GROUP_CHANGE:  # it ends none, and has no place among the others
+            self.drafts.append(group_change_draft(index, message))
+            return
         whole = covers_pchannel(message, self._admission.pchannel)
         scope = TxnScope() if whole else self._scope_of(index, message)
         prepared = self._transactions.prepared_in(scope)

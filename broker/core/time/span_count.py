@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from broker.model.ids import TimeTick, TxnId
 from broker.model.measured import MeasuredChannel, RecordHead, SpanStep
 from broker.model.message import (
-    PREPARE_TXN,
+    BODY_TYPES,
     SELF_CONTROLLED_TYPES,
     SYSTEM_TYPES,
     MessageType,
@@ -108,7 +108,7 @@ class SpanCount:
                 self._add(head.vchannel, head.base_tick, head.base_tick, part.bodies, size_bytes)
         elif head.kind == MessageType.ROLLBACK_TXN:
             self._open.pop(part.id, None)
-        elif head.kind not in (MessageType.BEGIN_TXN, PREPARE_TXN):
+        elif head.kind in BODY_TYPES:
             seen, size_bytes = self._open.get(part.id, (0, 0))
             self._open[part.id] = (seen + head.messages, size_bytes + head.size_bytes)
 

@@ -173,18 +173,18 @@ class ReadStream:
             match item:
                 case RecordSlice():
                     # Bodies that came singly go first: a reader skips what arrives late.
-                    found += (*_transaction(members), *self._slice(self._cut(item)))
+                    found += (*transaction_batch(members), *self._slice(self._cut(item)))
                     members = []
                 case DeliveredInTxn():
                     # A begin has no body; readers of rows get no single bodies.
                     if item.begins is None and self.rows is None:
                         members.append(item)
                 case Delivered():  # a commit, which ends the members before it
-                    found += _transaction(members)
+                    found += transaction_batch(members)
                     members = []
                 case ClosedTick():
                     continue  # sent with the last batch
-        return found + _transaction(members), False
+        return found + transaction_batch(members), False
 
     def _slice(self, part: RecordSlice) -> list[Sequence[bytes]]:
         # No program wrote these; who needs them names their types.
@@ -293,7 +293,7 @@ def _rows_wanted(wanted: v1.ReadOpen) -> RowProjection | None:
     return RowProjection(frozenset(wanted.columns)) if wanted.rows else None
 
 
-def _transaction(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
+def transaction_batch(bodies: Sequence[DeliveredInTxn]) -> list[Sequence[bytes]]:
     """The bodies of a transaction as one batch, all at its commit's tick; [] without bodies."""
     if not bodies:
         return []

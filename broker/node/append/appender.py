@@ -234,6 +234,7 @@ class Appender(Actor[_Message]):
                 transactions=self._known.transactions,
                 snapshot=self._snapshot,
                 segments=self._segments.table,
+                groups=recovered.groups,
             )
         )
 

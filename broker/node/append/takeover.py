@@ -16,6 +16,7 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
 from broker.model.snapshot import WalCheckpoint
 from broker.node.recovery.replay import Replay, begin, read_through, stage_of
+from broker.node.state.channel_groups import ChannelGroups
 from broker.node.state.node_limits import NodeLimits
 from broker.node.state.node_runtime import NodeRuntime
 from broker.ports.meta import MetaError
@@ -32,6 +33,7 @@ class RecoveredChannel:
     transactions: Transactions
     segments: SegmentTable
     producers: NumberedProducers
+    groups: ChannelGroups
     saved: WalCheckpoint | None
 
 
@@ -58,6 +60,7 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         transactions=transactions,
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
+        groups=ChannelGroups(state.groups),
         # Without a checkpoint the whole log was replayed: save one, or the next restart does it
         # again.
         saved=known if known.tick else await _saved(name, claim, replay),

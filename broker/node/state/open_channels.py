@@ -23,6 +23,7 @@ from broker.model.record import head_of
 from broker.model.snapshot import WalCheckpoint
 from broker.node.appender_messages import AppenderMessage
 from broker.node.state.channel_events import ChannelEvent, ChannelOpened
+from broker.node.state.channel_groups import ChannelGroups
 from broker.node.state.tail import Tail, TailMemory
 from broker.node.state.wal_refusals import refused
 from broker.ports.wal import Log, LogBounds, WalError
@@ -71,6 +72,7 @@ class OpenChannel:
     transactions: Transactions
     snapshot: SnapshotProgress
     segments: SegmentTable
+    groups: ChannelGroups
     # Weak: one that died without a word must not hold the log for ever.
     readers: MutableSet[HoldingReader] = field(default_factory=WeakSet)
     closed: anyio.Event = field(default_factory=anyio.Event)

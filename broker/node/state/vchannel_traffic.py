@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from broker.core.log.delivery import DeliveredItem
 from broker.model.message import (
-    PREPARE_TXN,
+    LOG_STEPS,
     SELF_CONTROLLED_TYPES,
     TXN_TYPES,
     ClosedTick,
@@ -21,7 +21,7 @@ from broker.model.traffic import VChannelTraffic
 VCHANNELS_MAX = 16_384
 """About 4 MB; beyond it the vchannel that was used least recently is forgotten."""
 
-NOT_COUNTED = SELF_CONTROLLED_TYPES | TXN_TYPES | {PREPARE_TXN}
+NOT_COUNTED = SELF_CONTROLLED_TYPES | TXN_TYPES | LOG_STEPS
 """Records that the log or a transaction needs, and no user appended."""
 
 

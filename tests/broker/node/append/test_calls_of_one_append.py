@@ -36,8 +36,12 @@ def calls_of(appends: Callable[[Located], Callable[[int], Awaitable[Appended]]])
     async def main() -> None:
         async with running_node(MemoryWal()) as world:
             await world.assign()
-            one = appends(await world.locate(PCHANNEL))
+            one_located = await world.locate(PCHANNEL)
+            one = appends(one_located)
             await one(0)
+            # The actors behind the Appender start meanwhile, which is no part of an append.
+            while one_located.groups.keeper is None:
+                await world.clock.sleep(0.01)
             before = sys.getprofile()
             sys.setprofile(count)
             try:

@@ -1,0 +1,1 @@
+"""Consumer groups on the command line."""

@@ -1,0 +1,94 @@
+"""`tidemark group`: creates, shows, seeks and drops consumer groups."""
+
+from typing import Annotated
+
+import typer
+
+from broker.cli.commands.completions import collections
+from broker.cli.commands.flags import Json, Server
+
+app = typer.Typer(
+    help="Consumer groups: members share the messages of a collection"
+    " (`tidemark consume --group` is one).",
+    no_args_is_help=True,
+)
+
+Target = Annotated[
+    str,
+    typer.Argument(help="A collection or a vchannel.", autocompletion=collections),
+]
+Name = Annotated[str, typer.Argument(help="Name of the group.")]
+Start = Annotated[
+    str,
+    typer.Argument(
+        metavar="all|latest|tick:N|TIME",
+        help="Where to. TIME: 2026-01-02T03:04, local unless it has a zone, or 10m for ten"
+        " minutes ago.",
+    ),
+]
+
+
+@app.command()
+def create(
+    target: Target,
+    name: Name,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="all|latest|tick:N|TIME", help="Where the group begins."),
+    ] = "all",
+    lease: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long a member has what it gets before others get it.",
+        ),
+    ] = 30.0,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing when the group exists.")
+    ] = False,
+    server: Server = "",
+) -> None:
+    """Create a group on each vchannel of a collection."""
+    from broker.cli.groups.group_views import create_group
+
+    create_group(server, target, name, start, lease_s=lease, exist_ok=if_not_exists)
+
+
+@app.command(name="list")
+def list_all(target: Target, server: Server = "", json: Json = False) -> None:
+    """List the groups of a collection: members, what they have, what is left."""
+    from broker.cli.groups.group_views import list_groups
+
+    list_groups(server, target, as_json=json)
+
+
+@app.command()
+def describe(target: Target, name: Name, server: Server = "", json: Json = False) -> None:
+    """Show one group: its position on each vchannel, and each member."""
+    from broker.cli.groups.group_views import describe_group
+
+    describe_group(server, target, name, as_json=json)
+
+
+@app.command()
+def lag(target: Target, name: Name, server: Server = "", json: Json = False) -> None:
+    """Show how much is left above the position of each vchannel."""
+    from broker.cli.groups.group_views import show_lag
+
+    show_lag(server, target, name, as_json=json)
+
+
+@app.command()
+def seek(target: Target, name: Name, to: Start, server: Server = "") -> None:
+    """Set a group without members to another place; what lies above it is delivered again."""
+    from broker.cli.groups.group_views import seek_group
+
+    seek_group(server, target, name, to)
+
+
+@app.command()
+def drop(target: Target, name: Name, server: Server = "") -> None:
+    """Drop a group without members."""
+    from broker.cli.groups.group_views import drop_group
+
+    drop_group(server, target, name)

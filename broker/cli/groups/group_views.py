@@ -1,0 +1,181 @@
+"""What `tidemark group` prints."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.cli.counted import counted
+from broker.cli.session import with_client
+from broker.cli.show.figures import size_text
+from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
+from broker.cli.show.tables import Column, moment
+from broker.cli.start_text import place_of
+from broker.client import Client
+from broker.client.groups.consumer_group import GroupLag
+from broker.client.groups.group_calls import GroupStart
+from broker.model.groups.consumer_group import GroupView, MemberView
+
+STUCK_LEASES: Final = 0.9
+"""A member that takes nothing, with a batch older than this share of a lease, is slow."""
+
+
+def create_group(
+    server: str, target: str, name: str, start: str, *, lease_s: float, exist_ok: bool
+) -> None:
+    """Create the group, and say on how many vchannels."""
+    place = _place(start, "--from")
+
+    async def create(client: Client) -> Sequence[GroupView]:
+        group = client.group(name)
+        return await group.create(target, start=place, lease_s=lease_s, exist_ok=exist_ok)
+
+    found = with_client(server, create)
+    show(f"group {name} is on {counted(len(found), 'vchannel')} of {target}")
+
+
+def seek_group(server: str, target: str, name: str, to: str) -> None:
+    """Seek the group, and show where it is now."""
+    place = _place(to, "seek to")
+    found = with_client(server, lambda client: client.group(name).seek(target, place))
+    show_fitted(_positions(found))
+
+
+def drop_group(server: str, target: str, name: str) -> None:
+    """Drop the group."""
+    with_client(server, lambda client: client.group(name).drop(target))
+    show(f"dropped group {name} of {target}")
+
+
+def list_groups(server: str, target: str, *, as_json: bool) -> None:
+    """Print one row for each group."""
+    found = with_client(server, lambda client: client.groups.list(target))
+    names = sorted({it.group.key.name for it in found})
+    by_name = [[it for it in found if it.group.key.name == name] for name in names]
+    if as_json:
+        return print_json([_fields(it) for it in found])
+    members = [_members(views) for views in by_name]
+    show_fitted(
+        [
+            Column("group", names),
+            Column("vchannels", [str(len(it)) for it in by_name]),
+            Column("position", [_moment(min(_floors(it))) for it in by_name]),
+            Column("members", [str(len(it)) for it in members]),
+            Column("batches out", [str(_leases(it)) for it in by_name]),
+            Column("redelivered", [str(sum(v.redelivered for v in it)) for it in by_name]),
+            Column("who", [", ".join(it) or "-" for it in members], leaves=1),
+        ]
+    )
+    return None
+
+
+def describe_group(server: str, target: str, name: str, *, as_json: bool) -> None:
+    """Print one row for each vchannel, and one for each member on it."""
+    found = with_client(server, lambda client: client.group(name).describe(target))
+    if as_json:
+        return print_json([_fields(it) for it in found])
+    show_fitted(_positions(found))
+    rows = [(view, member) for view in found for member in view.members]
+    if not rows:
+        return show(f"group {name} has no members")
+    show_fitted(
+        [
+            Column("member", [member.name for _, member in rows]),
+            Column("vchannel", [view.group.key.vchannel for view, _ in rows], leaves=1),
+            Column("state", [_state(view, member) for view, member in rows]),
+            Column("batches out", [str(member.leases) for _, member in rows]),
+            Column("oldest s", [f"{member.oldest_s:.1f}" for _, member in rows]),
+        ]
+    )
+    return None
+
+
+def show_lag(server: str, target: str, name: str, *, as_json: bool) -> None:
+    """Print one row for each vchannel, and the sum."""
+    found = with_client(server, lambda client: client.group(name).lag(target))
+    if as_json:
+        return print_json(
+            [
+                {"vchannel": it, "messages": lag.messages, "bytes": lag.bytes, "ms": lag.ms}
+                for it, lag in found.items()
+            ]
+        )
+    lags = list(found.values())
+    total = GroupLag(
+        sum([it.messages for it in lags]),
+        sum([it.bytes for it in lags]),
+        max([it.ms for it in lags], default=0),
+    )
+    lags.append(total)
+    show_fitted(
+        [
+            Column("vchannel", [*found, "all"]),
+            Column("messages", [f"{it.messages:,}" for it in lags]),
+            Column("bytes", [size_text(it.bytes) for it in lags]),
+            Column("behind ms", [f"{it.ms:,}" for it in lags]),
+        ]
+    )
+    return None
+
+
+def _place(text: str, option: str) -> GroupStart:
+    place = place_of(text, option, ids=False)
+    assert not isinstance(place, int)
+    return place
+
+
+def _positions(found: Sequence[GroupView]) -> list[Column]:
+    groups = [it.group for it in found]
+    return [
+        Column("vchannel", [it.key.vchannel for it in groups]),
+        Column("acknowledged up to", [_moment(it.floor) for it in groups]),
+        Column("tick", [str(it.floor) for it in groups], leaves=1),
+        Column("ranges above", [str(len(it.acked)) for it in groups]),
+        Column("lease s", [f"{it.lease_ms / 1000:g}" for it in groups], leaves=2),
+        Column("redelivered", [str(it.redelivered) for it in found]),
+    ]
+
+
+def _state(view: GroupView, member: MemberView) -> str:
+    """Why a member gets nothing, if so; a dead one leaves, so it is not here."""
+    if member.waiting:
+        return "waiting for messages"
+    if not member.leases:
+        return "paused: takes nothing"
+    old = member.oldest_s * 1000 >= STUCK_LEASES * view.group.lease_ms
+    return "slow: its leases run out" if old else "working"
+
+
+def _members(views: Sequence[GroupView]) -> list[str]:
+    return sorted({member.name for view in views for member in view.members})
+
+
+def _floors(views: Sequence[GroupView]) -> list[int]:
+    return [it.group.floor for it in views]
+
+
+def _leases(views: Sequence[GroupView]) -> int:
+    return sum([member.leases for view in views for member in view.members])
+
+
+def _moment(tick: int) -> str:
+    return moment(tick >> TICK_LOGICAL_BITS) if tick else "the beginning"
+
+
+def _fields(view: GroupView) -> dict[str, Any]:
+    group = view.group
+    return {
+        "group": group.key.name,
+        "vchannel": group.key.vchannel,
+        "floor": group.floor,
+        "acked": [[it.after, it.upto] for it in group.acked],
+        "lease_ms": group.lease_ms,
+        "redelivered": view.redelivered,
+        "members": [
+            {
+                "name": it.name,
+                "state": _state(view, it),
+                "batches": it.leases,
+                "oldest_ms": round(it.oldest_s * 1000),
+            }
+            for it in view.members
+        ],
+    }

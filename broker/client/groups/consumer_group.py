@@ -1,0 +1,193 @@
+"""`log.group(name)`: create, join, show, seek and drop one consumer group."""
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyio.abc import TaskGroup
+
+from broker.client.cluster.measurement import Measuring
+from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.targets import Targets
+from broker.client.errors import BadTarget, NoSuchGroup
+from broker.client.groups.group_calls import GroupCalls, GroupStart
+from broker.client.groups.leased_batch import LeasedBatch
+from broker.client.groups.member import GroupMember
+from broker.client.groups.member_stream import GroupSubscription, MemberStream
+from broker.client.net.network import Network
+from broker.client.read.deliveries import Source
+from broker.client.read.resuming_reader import ResumingReader
+from broker.core.naming import is_physical
+from broker.model.groups.consumer_group import GroupView
+from broker.model.ids import TICK_LOGICAL_BITS
+
+LEASE_S = 30.0
+PREFETCH_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """What the groups of a client share."""
+
+    network: Network
+    tasks: TaskGroup
+    calls: GroupCalls
+    targets: Targets
+    offsets: Offsets
+    measuring: Measuring
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """What of a vchannel lies above a group's floor; what is acknowledged there is counted, too.
+
+    `ms`: the age of the floor, measured by the newest closed tick; 0 when nothing is left.
+    """
+
+    messages: int
+    bytes: int
+    ms: int
+
+
+class ConsumerGroup:
+    """A group of this name on each vchannel of a target, which is a collection or a vchannel.
+
+        async with log.group("workers").join("trains") as member:
+            async for batch in member:
+                for message in batch.messages:
+                    print(message.payload)
+                await batch.ack()
+
+    Every call has a deadline and raises what `broker.client.errors` has.
+    """
+
+    def __init__(self, name: str, parts: GroupParts) -> None:
+        self.name = name
+        self._parts = parts
+
+    def join(
+        self,
+        target: str,
+        *,
+        start: GroupStart = "all",
+        lease_s: float = LEASE_S,
+        member: str = "",
+        prefetch_bytes: int = PREFETCH_BYTES,
+    ) -> GroupMember:
+        """A member: messages come to it, each to one member of the group at a time.
+
+        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`;
+        a group that exists keeps its own. `prefetch_bytes`: how much of each vchannel it takes
+        before its program asks. Leases begin when messages are sent, so what waits here must be
+        processed within them, too: prefetch less when messages take long. `member`: a name for
+        people. Messages that are not acknowledged when a lease ends, or the member leaves, are
+        delivered again.
+        """
+        if prefetch_bytes < 1:
+            raise BadTarget(f"prefetch_bytes is {prefetch_bytes}; it must be above 0")
+        self._parts.targets.names(target)
+        name = member or f"{socket.gethostname()}:{os.getpid()}"
+        streams: set[MemberStream] = set()
+
+        async def plan() -> Sequence[Source[LeasedBatch]]:
+            shards = await self._parts.targets.current(target)
+            vchannels = _checked(target, shards.vchannels)
+            lease_ms = round(lease_s * 1000)
+            calls = self._parts.calls
+            await calls.create(vchannels, self.name, lease_ms, start, exist_ok=True)
+            opening = self.name, name
+            wanted = [
+                GroupSubscription(it, opening, shards.collection, prefetch_bytes, streams)
+                for it in vchannels
+            ]
+            network, offsets = self._parts.network, self._parts.offsets
+            return [ResumingReader(network, offsets, it) for it in wanted]
+
+        return GroupMember(plan, self._parts.tasks, streams)
+
+    async def create(
+        self,
+        target: str,
+        *,
+        start: GroupStart = "all",
+        lease_s: float = LEASE_S,
+        exist_ok: bool = False,
+    ) -> list[GroupView]:
+        """Create the group on each vchannel; one that was created in part is completed.
+
+        `start`: "all", "latest", ("tick", n), a datetime or ("time", t). `lease_s`: how long a
+        member has what it gets. Raises AlreadyExists when it is on all vchannels already, unless
+        `exist_ok`, and InvalidArgument for a bad name or lease, or a tick from the future.
+        """
+        vchannels = await self._vchannels(target)
+        calls, lease_ms = self._parts.calls, round(lease_s * 1000)
+        if not exist_ok:
+            known = {it.group.key.vchannel for it in await calls.list_all(vchannels, self.name)}
+            missing = [it for it in vchannels if it not in known]
+            # On some only: an earlier call was interrupted, and this one completes it.
+            exist_ok = bool(known) and bool(missing)
+        return await calls.create(vchannels, self.name, lease_ms, start, exist_ok=exist_ok)
+
+    async def seek(self, target: str, start: GroupStart) -> list[GroupView]:
+        """Set the group to another place; what was acknowledged above it is delivered again.
+
+        Raises ResourceAcquired while it has members, NoSuchGroup.
+        """
+        return await self._parts.calls.seek(await self._vchannels(target), self.name, start)
+
+    async def drop(self, target: str) -> None:
+        """Drop the group. Raises ResourceAcquired while it has members, NoSuchGroup."""
+        await self._parts.calls.drop(await self._vchannels(target), self.name)
+
+    async def describe(self, target: str) -> list[GroupView]:
+        """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
+        vchannels = await self._vchannels(target)
+        found = await self._parts.calls.list_all(vchannels, self.name)
+        if not found:
+            raise NoSuchGroup(f"there is no group {self.name!r} on {target!r}; create it first")
+        return found
+
+    async def lag(self, target: str) -> dict[str, GroupLag]:
+        """How much lies above the floor of each vchannel. Raises NoSuchGroup."""
+        views = await self.describe(target)
+        held = await self._parts.offsets.describe([it.group.key.vchannel for it in views])
+        found = {}
+        for view in views:
+            name, floor = view.group.key.vchannel, view.group.floor
+            closed = held[name].closed_tick
+            found[name] = GroupLag(0, 0, 0)
+            if closed > floor:
+                measure = self._parts.measuring.measure
+                total = (await measure(name, after=floor, until=closed)).choice
+                age = (closed >> TICK_LOGICAL_BITS) - (floor >> TICK_LOGICAL_BITS)
+                # A group that began at the first message has no age there.
+                ms = age if total.rows and floor else 0
+                found[name] = GroupLag(total.rows, total.bytes, ms)
+        return found
+
+    async def _vchannels(self, target: str) -> Sequence[str]:
+        shards = await self._parts.targets.current(target)
+        return _checked(target, shards.vchannels)
+
+
+class Groups:
+    """`log.groups`: the groups of collections."""
+
+    def __init__(self, parts: GroupParts) -> None:
+        self._parts = parts
+
+    def named(self, name: str) -> ConsumerGroup:
+        """The group of this name, which need not exist; the same as `log.group(name)`."""
+        return ConsumerGroup(name, self._parts)
+
+    async def list(self, target: str) -> list[GroupView]:
+        """All groups on the vchannels of a collection, or on one vchannel."""
+        shards = await self._parts.targets.current(target)
+        return await self._parts.calls.list_all(_checked(target, shards.vchannels))
+
+
+def _checked(target: str, vchannels: Sequence[str]) -> Sequence[str]:
+    if any(map(is_physical, vchannels)):
+        raise BadTarget(f"{target!r} is a pchannel; a group belongs to a collection or a vchannel")
+    return vchannels

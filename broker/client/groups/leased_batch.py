@@ -1,0 +1,149 @@
+"""Messages that a member of a group has on lease, and how it settles them."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import anyio
+
+from broker.client.batch import MessageBatch
+from broker.client.batch_mark import BatchMark
+from broker.client.errors import BadCommit
+from broker.client.message import Received
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick
+from schemas.generated.tidemark import v1
+
+SETTLE_S = 15.0
+
+Settle = Callable[[v1.SettleMessages, float], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class LeaseTerms:
+    """`until_s`: on the clock of the event loop, as far as this member knows."""
+
+    number: int
+    span: TickSpan
+    times: int
+    seconds: float
+    until_s: float
+
+
+class LeasedBatch:
+    """Messages of one vchannel for this member alone, until the lease is over.
+
+        async for batch in member:
+            for message in batch.messages:
+                ...
+            await batch.ack()
+
+    What is neither acknowledged nor given back when the lease ends is delivered again, to any
+    member. `deliveries`: how often these messages were delivered, with this time: 1 at first.
+    `batches`: the same as they are stored, for Arrow rows.
+    """
+
+    def __init__(
+        self, batches: Sequence[MessageBatch], vchannel: str, lease: LeaseTerms, settle: Settle
+    ) -> None:
+        self.batches = batches
+        self.vchannel = vchannel
+        self._lease = lease
+        self._settle = settle
+        self._messages: list[Received] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
+
+    @property
+    def deliveries(self) -> int:
+        """How often these messages were delivered, with this time."""
+        return self._lease.times
+
+    @property
+    def lease_s(self) -> float:
+        """How long the lease lasts from now on; 0 when it is over."""
+        return max(0.0, self._lease.until_s - anyio.current_time())
+
+    @property
+    def messages(self) -> list[Received]:
+        """Each message, in order."""
+        if self._messages is None:
+            self._messages = [message for batch in self.batches for message in batch.messages]
+        return self._messages
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payload of each message."""
+        return [payload for batch in self.batches for payload in batch.payloads]
+
+    @property
+    def plain_closed_tick(self) -> TimeTick:
+        """Nothing: members share the messages, so none knows what the others have."""
+        return TimeTick(0)
+
+    @property
+    def mark(self) -> BatchMark | None:
+        """None: a group keeps its own positions."""
+        return None
+
+    async def ack(
+        self, messages: Iterable[Received] | None = None, *, deadline_s: float = SETTLE_S
+    ) -> None:
+        """Acknowledge all messages that are left, or these: durable on return, delivered no more.
+
+        Messages of one transaction are acknowledged together. Raises LeaseLost when the lease is
+        over: they may be delivered again. OutcomeUnknown when the answer was lost. InvalidArgument
+        for messages that were acknowledged before, BadCommit for those of another batch.
+        """
+        await self._settle(self._request(messages, v1.Settlement.ACKNOWLEDGE), deadline_s)
+
+    async def nack(
+        self,
+        messages: Iterable[Received] | None = None,
+        *,
+        delay_s: float = 0.0,
+        deadline_s: float = SETTLE_S,
+    ) -> None:
+        """Have all messages that are left, or these, delivered again after `delay_s`."""
+        request = self._request(messages, v1.Settlement.RETURN)
+        request.delay_ms = round(delay_s * 1000)
+        await self._settle(request, deadline_s)
+
+    async def extend(self, *, deadline_s: float = SETTLE_S) -> None:
+        """Begin the lease anew. Raises LeaseLost when it is over."""
+        began_s = anyio.current_time()
+        await self._settle(self._request(None, v1.Settlement.EXTEND), deadline_s)
+        self._lease.until_s = began_s + self._lease.seconds
+
+    def _request(
+        self, messages: Iterable[Received] | None, how: v1.Settlement
+    ) -> v1.SettleMessages:
+        spans = [] if messages is None else self._spans(list(messages))
+        return v1.SettleMessages(lease=self._lease.number, spans=spans, how=how)
+
+    def _spans(self, messages: Sequence[Received]) -> list[v1.TickSpan]:
+        """Of each tick what lies between it and the one before it: so the spans leave no gap."""
+        if not messages:
+            raise BadCommit("no messages are given; leave the argument out for all of them")
+        wanted = {(message.id, message.tick) for message in messages}
+        ticks = sorted({tick for _, tick in wanted})
+        spans = [self._between.get(tick) for tick in ticks]
+        lost = [tick for tick, span in zip(ticks, spans, strict=True) if span is None]
+        if lost:
+            raise BadCommit(f"the message at tick {lost[0]} is not of this batch")
+        for own in self.messages:
+            if own.tick in ticks and (own.id, own.tick) not in wanted:
+                raise BadCommit(
+                    f"message {own.id} is of the same transaction as one of those given: they are"
+                    " acknowledged together"
+                )
+        return [v1.TickSpan(after=it.after, upto=it.upto) for it in spans if it is not None]
+
+    @cached_property
+    def _between(self) -> dict[int, TickSpan]:
+        ticks = sorted({message.tick for message in self.messages})
+        afters = [self._lease.span.after, *ticks[:-1]]
+        uptos = [*ticks[:-1], self._lease.span.upto]
+        pairs = zip(ticks, afters, uptos, strict=True)
+        return {tick: TickSpan(after, upto) for tick, after, upto in pairs}

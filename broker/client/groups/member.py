@@ -1,0 +1,67 @@
+"""A member of a group: an async iterator over the messages it gets on lease."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from anyio.abc import TaskGroup
+
+from broker.client.groups.leased_batch import LeasedBatch
+from broker.client.groups.member_stream import MemberStream
+from broker.client.read.deliveries import Source
+from broker.client.read.scanner import Reading
+
+
+class GroupMember:
+    """`async with log.group("workers").join("trains") as member: async for batch in member: ...`.
+
+    A member from the first step, or from the begin of `async with`, to the end of the block. After
+    a lost connection, or when a vchannel moves, it joins again; what it had on lease there is
+    delivered again, and its acknowledgement refused. Use it from one task at a time; batches may be
+    settled by any task.
+
+    Raises NoSuchGroup when the group is dropped, and final refusals of the server.
+    """
+
+    def __init__(
+        self,
+        plan: Callable[[], Awaitable[Sequence[Source[LeasedBatch]]]],
+        tasks: TaskGroup,
+        streams: set[MemberStream],
+    ) -> None:
+        """`streams`: those that are open now; the sources of the plan keep the set."""
+        self._streams = streams
+        self._reading: Reading[LeasedBatch] = Reading(plan, tasks)
+
+    async def open(self) -> None:
+        """Join now, and not at the first step."""
+        await self._reading.open()
+
+    async def close(self) -> None:
+        """Leave: others get what was not acknowledged. Raises nothing, and may be called again."""
+        # First: nothing is acknowledged over a stream that is about to end.
+        for stream in list(self._streams):
+            stream.end()
+        await self._reading.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LeasedBatch:
+        while True:
+            batch = await self._reading.__anext__()
+            # It waited here until the lease was over: another member has it by now.
+            if batch.lease_s:
+                return batch
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()

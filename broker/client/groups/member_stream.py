@@ -1,0 +1,287 @@
+"""One stream of a member: messages in, acknowledgements out, each answered on the same stream.
+
+What the stream delivered is settled on this stream only: another one is another member.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+
+from broker.client.batch import MessageBatch
+from broker.client.errors import (
+    DeadlineExceeded,
+    InvalidRequestSequence,
+    LeaseLost,
+    NoSuchGroup,
+    OutcomeUnknown,
+    ProtocolBroken,
+    ServerRefusal,
+    TidemarkError,
+    refusal,
+)
+from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
+from broker.client.net.connection import Conversation
+from broker.client.read.deliveries import Deliveries
+from broker.client.read.resuming_reader import SILENCE_S, WRITE_S, Held
+from broker.core.naming import pchannel_of
+from broker.model.failure import StreamingCode
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick
+from schemas.batches import scan_read_response
+from schemas.encoding.frames import HEAD_BYTES, frame
+from schemas.generated.tidemark import v1
+from schemas.wire import Malformed
+
+JOIN = "/tidemark.v1.Groups/Join"
+
+
+class MemberStream:
+    """Settles messages over one stream. Any number of tasks at once."""
+
+    def __init__(self, stream: Conversation) -> None:
+        self._stream = stream
+        self._writes = anyio.Lock()
+        self._unsent: list[v1.SettleMessages] = []
+        self._waiting: dict[int, _Answer] = {}
+        self._settled_ever = 0
+        self._ended = False
+
+    async def settle(self, request: v1.SettleMessages, deadline_s: float) -> None:
+        """Send the request and wait for its answer. Raises LeaseLost, OutcomeUnknown, refusals."""
+        if self._ended:
+            raise LeaseLost(
+                "the stream that delivered these messages has ended: they are delivered again"
+            )
+        self._settled_ever += 1
+        request.number = self._settled_ever
+        answer = self._waiting[request.number] = _Answer()
+        try:
+            with anyio.fail_after(deadline_s):
+                self._unsent.append(request)
+                await self._flush()
+                await answer.arrived.wait()
+        except TimeoutError:
+            if request in self._unsent:
+                self._unsent.remove(request)
+                raise DeadlineExceeded(f"nothing was sent within {deadline_s} s") from None
+            raise OutcomeUnknown(f"no answer within {deadline_s} s") from None
+        finally:
+            self._waiting.pop(request.number, None)
+        if answer.error is not None:
+            raise answer.error
+
+    def answered(self, settled: v1.Settled) -> None:
+        """The server's answer to one request."""
+        waiting = self._waiting.get(settled.number)
+        if waiting is not None:
+            if settled.code:
+                waiting.error = _error(settled)
+            waiting.arrived.set()
+
+    async def grant(self, credit_bytes: int) -> None:
+        """Take so many bytes more."""
+        await self._write(v1.JoinGroupRequest(credit_bytes=credit_bytes))
+
+    def end(self) -> None:
+        """The stream is gone: what was not answered may or may not have taken effect."""
+        self._ended = True
+        for each in self._waiting.values():
+            each.error = OutcomeUnknown(
+                "the stream ended before the answer; the messages may come again"
+            )
+            each.arrived.set()
+
+    async def _flush(self) -> None:
+        """Send what waits; those that come during a write share the next one."""
+        async with self._writes:
+            if self._unsent:
+                unsent, self._unsent = self._unsent, []
+                await self._send(v1.JoinGroupRequest(settle=unsent))
+
+    async def _write(self, request: v1.JoinGroupRequest) -> None:
+        async with self._writes:
+            await self._send(request)
+
+    async def _send(self, request: v1.JoinGroupRequest) -> None:
+        # A message that is written in part would break the stream.
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._stream.write(frame(bytes(request)), WRITE_S)
+            except Exception as error:
+                # The task that reads learns why; here only the outcome counts.
+                raise OutcomeUnknown(f"the stream broke: {error}") from error
+
+
+class _Answer:
+    __slots__ = ("arrived", "error")
+
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.error: TidemarkError | None = None
+
+
+class GroupSubscription:
+    """A member on one vchannel: what to ask of each stream, and what its answers mean."""
+
+    path = JOIN
+    bounded = False
+    done = False
+
+    def __init__(
+        self,
+        vchannel: str,
+        opening: tuple[str, str],
+        collection: str | None,
+        credit_bytes: int,
+        streams: set[MemberStream],
+    ) -> None:
+        """`opening`: the names of the group and of the member."""
+        self.pchannel = pchannel_of(vchannel)
+        self.channels = (vchannel,)
+        self._group, self._member = opening
+        self._streams = streams
+        self._collection = collection
+        self._credit_bytes = credit_bytes
+        self._joined = False
+
+    def accepts(self, first: bytes) -> bool:
+        return not first
+
+    def request(self) -> bytes:
+        self._joined = False
+        opening = v1.GroupOpen(vchannel=self.channels[0], group=self._group, member=self._member)
+        return frame(bytes(v1.JoinGroupRequest(open=opening, credit_bytes=self._credit_bytes)))
+
+    async def deliver(
+        self,
+        stream: Conversation,
+        frames: list[bytes],
+        deliveries: Deliveries[LeasedBatch],
+        heard: Callable[[], None],
+    ) -> None:
+        """Deliver messages until the stream ends.
+
+        A task of its own hands them to the program: the program may be waiting for an answer that
+        is behind them on the stream.
+        """
+        member = MemberStream(stream)
+        self._streams.add(member)
+        arriving = _Arriving(member, deliveries)
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(arriving.hand_over)
+                try:
+                    await self._read(stream, frames, member, arriving, heard)
+                except Exception as error:  # noqa: BLE001 - raised below, outside of the task group
+                    failure = error
+                tasks.cancel_scope.cancel()
+        finally:
+            member.end()
+            self._streams.discard(member)
+        if failure is not None:
+            raise failure
+
+    async def judge(self, error: ServerRefusal, held: Held) -> None:
+        """Every final refusal is one; there is nothing that retention explains."""
+        if error.code is StreamingCode.UNRECOVERABLE and not self._joined:
+            raise NoSuchGroup(error.cause, error.code) from error
+        raise error
+
+    async def _read(
+        self,
+        stream: Conversation,
+        frames: list[bytes],
+        member: MemberStream,
+        arriving: "_Arriving",
+        heard: Callable[[], None],
+    ) -> None:
+        lease_s = 0.0
+        parts: list[MessageBatch] = []
+        owed_bytes = 0
+        while True:
+            for each in frames:
+                answer = self._parsed(each)
+                for settled in answer.settled:
+                    member.answered(settled)
+                if answer.joined is not None:
+                    self._joined = True
+                    lease_s = answer.joined.lease_ms / 1000
+                    heard()
+                if answer.leased is None:
+                    continue
+                owed_bytes += HEAD_BYTES + len(each)
+                parts += self._batches(answer.leased)
+                if not answer.leased.more:
+                    batch = self._leased(answer.leased, parts, member, lease_s)
+                    arriving.add(batch, owed_bytes)
+                    parts, owed_bytes = [], 0
+            frames = await stream.read(SILENCE_S)
+
+    def _parsed(self, data: bytes) -> v1.JoinGroupResponse:
+        try:
+            return v1.JoinGroupResponse.parse(data)
+        except Exception as error:
+            raise ProtocolBroken(f"{self.channels[0]}: {error}") from error
+
+    def _batches(self, leased: v1.LeasedMessages) -> list[MessageBatch]:
+        try:
+            found = [scan_read_response(each).batch for each in leased.reads]
+        except Malformed as error:
+            raise ProtocolBroken(f"{self.channels[0]}: {error}") from error
+        return [MessageBatch(it, self._collection, TimeTick(0)) for it in found if it is not None]
+
+    def _leased(
+        self,
+        leased: v1.LeasedMessages,
+        batches: list[MessageBatch],
+        member: MemberStream,
+        lease_s: float,
+    ) -> LeasedBatch:
+        if leased.span is None:
+            raise ProtocolBroken(f"{self.channels[0]}: lease {leased.lease} has no span")
+        span = TickSpan(TimeTick(leased.span.after), TimeTick(leased.span.upto))
+        until_s = anyio.current_time() + lease_s
+        lease = LeaseTerms(leased.lease, span, leased.times, lease_s, until_s)
+        return LeasedBatch(batches, self.channels[0], lease, member.settle)
+
+
+class _Arriving:
+    """Batches between the stream and the program; their number is bounded by the credit."""
+
+    def __init__(self, member: MemberStream, deliveries: Deliveries[LeasedBatch]) -> None:
+        self._member = member
+        self._deliveries = deliveries
+        self._batches: deque[tuple[LeasedBatch, int]] = deque()
+        self._more = anyio.Event()
+
+    def add(self, batch: LeasedBatch, size_bytes: int) -> None:
+        self._batches.append((batch, size_bytes))
+        self._more.set()
+
+    async def hand_over(self) -> None:
+        """Hand batches to the program one by one, and grant credit for each that it has room for.
+
+        What has waited until its lease was over is left out: others have it by now.
+        """
+        while True:
+            while not self._batches:
+                self._more = anyio.Event()
+                await self._more.wait()
+            batch, size_bytes = self._batches.popleft()
+            if batch.lease_s:
+                await self._deliveries.put([batch])
+            try:
+                await self._member.grant(size_bytes)
+            except OutcomeUnknown:
+                return  # the stream is gone, and its reader says why
+
+
+def _error(settled: v1.Settled) -> TidemarkError:
+    error = refusal(settled.code, settled.cause)
+    if error.code is StreamingCode.UNKNOWN:
+        return OutcomeUnknown(settled.cause)
+    if isinstance(error, InvalidRequestSequence):
+        return LeaseLost(settled.cause, error.code)
+    return error

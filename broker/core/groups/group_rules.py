@@ -1,0 +1,59 @@
+"""What a group may be called, how it may be set, and how many there may be."""
+
+import re
+from typing import Final
+
+from broker.model.failure import Refusal, StreamingCode
+
+GROUPS_MAX: Final = 4096
+"""Of one pchannel."""
+MEMBERS_MAX: Final = 1024
+LEASES_MAX: Final = 1024
+SPANS_MAX: Final = 4096
+"""Acknowledged spans above the floor. From half of them on nothing new is leased, so that the other
+half remains for what is leased already."""
+
+LEASE_MS: Final = 30_000
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 12 * 3600 * 1000
+NACK_MS_MAX: Final = 24 * 3600 * 1000
+
+NAME_LENGTH_MAX: Final = 64
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def name_refusal(name: str) -> Refusal | None:
+    """Why this cannot name a group; None if it can."""
+    if len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name):
+        return None
+    return _wrong(
+        f"group name {name[:80]!r} must have 1 to {NAME_LENGTH_MAX} letters, digits, '_', '-' and"
+        " '.', and begin with a letter, a digit or '_'"
+    )
+
+
+def lease_refusal(lease_ms: int) -> Refusal | None:
+    """Why leases of a group cannot last so long; None if they can."""
+    if LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        return None
+    return _wrong(f"a lease of {lease_ms} ms is not within {LEASE_MS_MIN} to {LEASE_MS_MAX} ms")
+
+
+def nack_refusal(delay_ms: int) -> Refusal | None:
+    """Why messages cannot come again after this delay; None if they can."""
+    if 0 <= delay_ms <= NACK_MS_MAX:
+        return None
+    return _wrong(f"a delay of {delay_ms} ms is not within 0 to {NACK_MS_MAX} ms")
+
+
+def no_group(vchannel: str, name: str) -> Refusal:
+    """There is no group of this name on the vchannel.
+
+    Not CHANNEL_NOT_EXIST, by which clients look for another node.
+    """
+    cause = f"no group {name!r} on {vchannel}; create it first"
+    return Refusal(StreamingCode.UNRECOVERABLE, cause)
+
+
+def _wrong(cause: str) -> Refusal:
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

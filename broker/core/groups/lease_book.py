@@ -1,0 +1,294 @@
+"""Who has which messages of a group on lease, and what is to be delivered next.
+
+Every tick above the floor is acknowledged, or in exactly one of these: a lease, what waits to come
+again, an acknowledgement that is being written, or above `edge`, where nothing was leased yet.
+In memory only: a new book begins with everything above the floor.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.core.groups.group_rules import LEASES_MAX, MEMBERS_MAX, SPANS_MAX
+from broker.core.groups.group_table import GroupState
+from broker.core.groups.tick_spans import TickSpans
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import MemberView, TickSpan
+from broker.model.ids import TimeTick
+
+FIRST_DELIVERY: Final = 1
+
+
+@dataclass(slots=True)
+class Lease:
+    """Messages that one member has until `until_s`. `left`: what it has not settled.
+
+    `span`: from the end of the lease before it. `times`: how often these were delivered.
+    """
+
+    number: int
+    member: int
+    span: TickSpan
+    left: TickSpans
+    times: int
+    since_s: float
+    until_s: float
+
+
+@dataclass(slots=True)
+class Returned:
+    """Messages to deliver again, from `due_s` on; `times`: how often they were delivered."""
+
+    spans: TickSpans
+    due_s: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What to read next: the ticks above `after`. `returned`: to deliver again; None: new ones."""
+
+    after: TimeTick
+    returned: Returned | None = None
+
+
+@dataclass(slots=True)
+class _Member:
+    name: str
+    leases: dict[int, Lease] = field(default_factory=dict)
+
+
+class LeaseBook:
+    """One group on one vchannel. `now_s` is of a clock that never goes back."""
+
+    def __init__(self, state: GroupState) -> None:
+        self.state = state
+        self.edge = state.floor
+        self.redelivered = 0
+        self._members: dict[int, _Member] = {}
+        self._leases: dict[int, Lease] = {}
+        self._returned: list[Returned] = []
+        self._members_ever = self._leases_ever = 0
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self._members)
+
+    def join(self, name: str) -> int | Refusal:
+        """A new member's number, or why it is one too many."""
+        if len(self._members) >= MEMBERS_MAX:
+            cause = f"group {self.state.key.name!r} has {MEMBERS_MAX} members already, the limit"
+            return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
+        self._members_ever += 1
+        self._members[self._members_ever] = _Member(name)
+        return self._members_ever
+
+    def leave(self, member: int, now_s: float) -> None:
+        """The member is gone: what it has on lease comes again at once."""
+        gone = self._members.pop(member, None)
+        if gone is not None:
+            for lease in list(gone.leases.values()):
+                self._leases.pop(lease.number)
+                self._return(lease.left, now_s, lease.times)
+
+    def is_member(self, member: int) -> bool:
+        return member in self._members
+
+    # ---- what to deliver --------------------------------------------------------------------
+
+    def portion(self, now_s: float) -> Portion | None:
+        """What to read for the next lease; None when nothing may be leased now.
+
+        What returns is taken out of the book: give it to `lease`, or back by `put_back`.
+        """
+        if len(self._leases) >= LEASES_MAX:
+            return None
+        for at, returned in enumerate(self._returned):
+            if returned.due_s <= now_s:
+                del self._returned[at]
+                return Portion(next(iter(returned.spans)).after, returned)
+        if len(self.state.acked) + len(self._leases) >= SPANS_MAX // 2:
+            return None
+        self.edge = max(self.edge, self.state.floor)
+        return Portion(self.edge)
+
+    def wanted(self, portion: Portion, reached: TimeTick) -> TickSpans:
+        """Which ticks of a portion that was read up to `reached` are to be delivered."""
+        if portion.returned is not None:
+            return TickSpans(portion.returned.spans.within(TickSpan(portion.after, reached)))
+        # The floor may have passed the begin: what is acknowledged up to it is no span any more.
+        after = max(portion.after, self.state.floor)
+        return self.state.acked.missing(TickSpan(after, reached))
+
+    def lease(self, member: int, portion: Portion, reached: TimeTick, now_s: float) -> Lease:
+        """Lease what was read of a portion; what lies behind `reached` waits for the next one."""
+        left, times = self.wanted(portion, reached), FIRST_DELIVERY
+        if portion.returned is None:
+            self.edge = reached
+        else:
+            self._keep_behind(portion.returned, reached)
+            times = portion.returned.times + 1
+            self.redelivered += 1
+        self._leases_ever += 1
+        until_s = now_s + self.state.lease_ms / 1000
+        span = TickSpan(portion.after, reached)
+        lease = Lease(self._leases_ever, member, span, left, times, now_s, until_s)
+        self._leases[lease.number] = self._members[member].leases[lease.number] = lease
+        return lease
+
+    def put_back(self, portion: Portion) -> None:
+        """The portion was not leased."""
+        if portion.returned is not None:
+            self._returned.insert(0, portion.returned)
+
+    def nothing_left(self, portion: Portion, reached: TimeTick) -> tuple[TickSpan, ...]:
+        """Ticks of a portion without messages, which would hold the floor: to be acknowledged.
+
+        Of a returned portion what the log no longer holds; of a new one what lies before something
+        that is acknowledged. No member has any of them.
+        """
+        if portion.returned is not None:
+            gone = tuple(self.wanted(portion, reached))
+            self._keep_behind(portion.returned, reached)
+            return gone
+        upto = min(reached, self.state.acked.end)
+        gone = tuple(self.wanted(portion, upto))
+        self.edge = max(self.edge, upto)
+        return gone
+
+    # ---- what members say -------------------------------------------------------------------
+
+    def take_acked(
+        self, member: int, number: int, spans: Sequence[TickSpan]
+    ) -> tuple[TickSpan, ...] | Refusal:
+        """Take the spans (none: all that is left) out of a lease, to be written as acknowledged."""
+        lease = self._held(member, number)
+        if isinstance(lease, Refusal):
+            return lease
+        taken = self._taken(lease, spans)
+        if isinstance(taken, Refusal):
+            return taken
+        # What acknowledges all of a lease makes fewer spans, and must always be possible.
+        if spans and len(self.state.acked) + len(taken) > SPANS_MAX:
+            return Refusal(
+                StreamingCode.RESOURCE_ACQUIRED,
+                f"{len(self.state.acked)} acknowledged ranges lie above message(s) that are not"
+                " acknowledged, the limit; acknowledge older messages, or whole batches",
+            )
+        self._settle(lease, taken)
+        return taken
+
+    def ack_failed(
+        self, member: int, number: int, spans: Iterable[TickSpan], now_s: float, times: int
+    ) -> None:
+        """An acknowledgement was not stored: the member still has the messages, or they return."""
+        lease = self._leases.get(number)
+        if lease is None:
+            self._return(TickSpans(spans), now_s, times)
+            return
+        assert lease.member == member
+        for span in spans:
+            lease.left.add(span)
+
+    def give_back(
+        self, member: int, number: int, spans: Sequence[TickSpan], due_s: float
+    ) -> Refusal | None:
+        """The member did not process the spans (none: all that is left): they come again."""
+        lease = self._held(member, number)
+        if isinstance(lease, Refusal):
+            return lease
+        taken = self._taken(lease, spans)
+        if isinstance(taken, Refusal):
+            return taken
+        self._settle(lease, taken)
+        self._return(TickSpans(taken), due_s, lease.times)
+        return None
+
+    def extend(self, member: int, number: int, now_s: float) -> Refusal | None:
+        """The lease begins anew."""
+        lease = self._held(member, number)
+        if isinstance(lease, Refusal):
+            return lease
+        lease.until_s = now_s + self.state.lease_ms / 1000
+        return None
+
+    def times_of(self, number: int) -> int:
+        """How often the messages of a lease were delivered."""
+        lease = self._leases.get(number)
+        return FIRST_DELIVERY if lease is None else lease.times
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def expire(self, now_s: float) -> int:
+        """Return what is on leases that are over; how many these are."""
+        over = [it for it in self._leases.values() if it.until_s <= now_s]
+        for lease in over:
+            self._drop(lease)
+            self._return(lease.left, now_s, lease.times)
+        return len(over)
+
+    def next_s(self) -> float | None:
+        """When a lease ends or a delay is over; None: nothing happens by itself."""
+        times = [it.until_s for it in self._leases.values()] + [it.due_s for it in self._returned]
+        return min(times, default=None)
+
+    def members(self, waiting: Iterable[int], now_s: float) -> tuple[MemberView, ...]:
+        """Every member; `waiting`: those that wait for messages."""
+        idle = set(waiting)
+        return tuple(
+            [
+                MemberView(
+                    member.name,
+                    number,
+                    number in idle,
+                    len(member.leases),
+                    max([now_s - it.since_s for it in member.leases.values()], default=0.0),
+                )
+                for number, member in self._members.items()
+            ]
+        )
+
+    def _held(self, member: int, number: int) -> Lease | Refusal:
+        lease = self._leases.get(number)
+        if lease is not None and lease.member == member:
+            return lease
+        return Refusal(
+            StreamingCode.INVALID_REQUEST_SEQ,
+            f"lease {number} is over, settled, or of another member: its messages may be delivered"
+            " again; process those that come",
+        )
+
+    def _taken(self, lease: Lease, spans: Sequence[TickSpan]) -> tuple[TickSpan, ...] | Refusal:
+        if not spans:
+            return tuple(lease.left)
+        taken: list[TickSpan] = []
+        for span in spans:
+            inside = lease.left.within(span)
+            if not inside or span.after < lease.span.after or span.upto > lease.span.upto:
+                return Refusal(
+                    StreamingCode.INVALID_ARGUMENT,
+                    f"ticks ({span.after}, {span.upto}] are not on lease {lease.number}, or were"
+                    " acknowledged before",
+                )
+            taken += inside
+        return tuple(TickSpans(taken))
+
+    def _settle(self, lease: Lease, spans: Iterable[TickSpan]) -> None:
+        for span in spans:
+            lease.left.remove(span)
+        if not lease.left:
+            self._drop(lease)
+
+    def _drop(self, lease: Lease) -> None:
+        del self._leases[lease.number]
+        del self._members[lease.member].leases[lease.number]
+
+    def _return(self, spans: TickSpans, due_s: float, times: int) -> None:
+        assert spans, "a lease without messages"
+        self._returned.append(Returned(spans, due_s, times))
+
+    def _keep_behind(self, returned: Returned, reached: TimeTick) -> None:
+        rest = TickSpans(returned.spans)
+        rest.remove(TickSpan(TimeTick(0), reached))
+        if rest:
+            self._returned.insert(0, Returned(rest, returned.due_s, returned.times))

@@ -1,0 +1,1 @@
+"""Consumer groups on the wire: tidemark.v1.Groups."""

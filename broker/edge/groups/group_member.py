@@ -1,0 +1,275 @@
+"""Serve one member of a group: messages out within its credit, acknowledgements in.
+
+The stream is bound to one life of the Group: when that ends, so does the stream, and a member that
+comes back is a new one.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from actors import ActorDied, ActorError, AskTimeout, MailboxFull, Ref, StaleTerm
+from broker.core.groups.group_changes import SPANS_MAX
+from broker.core.naming import belongs_to, is_physical
+from broker.edge.groups.leased_batches import in_parts, leased_reads
+from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.middleware import Call, decoded, first_messages
+from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.request_metadata import consumer_channel
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
+from broker.model.groups.consumer_group import GroupKey, TickSpan
+from broker.model.ids import TimeTick
+from broker.node.directory_messages import Locate
+from broker.node.group_messages import (
+    AckMessages,
+    ExtendLease,
+    GroupJoined,
+    GroupMessage,
+    JoinGroup,
+    LeasedMessages,
+    LeaveGroup,
+    NackMessages,
+    TakeMessages,
+)
+from broker.transport import ServerBatchStream
+from schemas.encoding.frames import frame
+from schemas.generated.tidemark import v1
+
+JOIN_S: Final = 10.0
+JOIN_TRIES: Final = 20
+JOIN_PAUSE_S: Final = 0.05
+TAKE_S: Final = 15.0
+SETTLE_S: Final = 40.0
+SETTLING_MAX: Final = 4096
+"""Acknowledgements of one member that wait for their answers; then its requests are not read."""
+MEMBER_LENGTH_MAX: Final = 255
+TAKE_BYTES_MIN: Final = 4096
+LIFE_S: Final = 1.5
+"""Clients report a server that sends nothing for 2 s."""
+RESPONSE_BYTES: Final = 1 << 20
+"""A lease of more bytes, such as a large transaction, is sent in several responses."""
+
+FindGroup = Callable[[GroupKey], Awaitable[Ref[GroupMessage]]]
+
+
+async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: EdgeLimits) -> None:
+    """Serve one stream from its handshake to its end. Raises Refused."""
+    channel = consumer_channel(call.metadata)
+    await directory.demand(Locate(channel.name, channel.term))
+    # An empty answer says that this node serves the channel; a refusal would come instead.
+    await call.stream.write_batch([b""])
+    messages = await first_messages(call.stream, limits.idle_peer_s)
+    if not messages:
+        return
+    requests = [decoded(it, v1.JoinGroupRequest) for it in messages]
+    wanted = requests[0].open
+    if wanted is None:
+        raise invalid_argument("the first request of a Join stream must be open")
+    if is_physical(wanted.vchannel) or not belongs_to(wanted.vchannel, channel.name):
+        raise invalid_argument(f"{wanted.vchannel!r} is not a vchannel of {channel.name!r}")
+    if len(wanted.member) > MEMBER_LENGTH_MAX:
+        cause = f"a member's name has {len(wanted.member)} characters; at most {MEMBER_LENGTH_MAX}"
+        raise invalid_argument(cause)
+    group, joined = await _joined(find, GroupKey(wanted.vchannel, wanted.group), wanted.member)
+    member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
+    try:
+        await member.run(requests)
+    finally:
+        try:
+            group.tell(LeaveGroup(joined.member))
+        except ActorError:
+            pass  # its members ended with it
+
+
+async def _joined(
+    find: FindGroup, key: GroupKey, member: str
+) -> tuple[Ref[GroupMessage], GroupJoined]:
+    for _ in range(JOIN_TRIES):
+        group = await find(key)
+        try:
+            answer = await group.ask(JoinGroup(member), deadline_s=JOIN_S)
+        except (ActorDied, StaleTerm):
+            # It ended because nobody used it, just now.
+            await anyio.sleep(JOIN_PAUSE_S)
+            continue
+        if isinstance(answer, Refusal):
+            raise Refused(answer.code, answer.cause)
+        return group, answer
+    cause = f"group {key.name!r} on {key.vchannel} starts and ends again; retry"
+    raise Refused(StreamingCode.INNER, cause)
+
+
+class ServedMember:
+    """A member after its first request."""
+
+    def __init__(
+        self,
+        stream: ServerBatchStream,
+        group: Ref[GroupMessage],
+        joined: GroupJoined,
+        bytes_max: int,
+    ) -> None:
+        self._stream = stream
+        self._group = group
+        self._joined = joined
+        self._bytes_max = bytes_max
+        self._credit_bytes = 0
+        self._more_credit = anyio.Event()
+        self._settled: list[v1.Settled] = []
+        self._settling = 0
+        self._answers = anyio.Event()
+        self._written = anyio.Event()
+        self._failure: Exception | None = None
+        self._writes = anyio.Lock()
+
+    async def run(self, requests: list[v1.JoinGroupRequest]) -> None:
+        """Run until the member half-closes, or the Group ends."""
+        joined = v1.GroupJoined(member=self._joined.member, lease_ms=self._joined.lease_ms)
+        await self._write(v1.JoinGroupResponse(joined=joined))
+        for request in requests:
+            self._take(request)
+        works = (self._take_requests, self._answer_settled, self._deliver, self._show_life)
+        async with anyio.create_task_group() as tasks:
+            for work in works:
+                tasks.start_soon(self._until_first, work, tasks.cancel_scope)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _until_first(
+        self, work: Callable[[], Awaitable[None]], scope: anyio.CancelScope
+    ) -> None:
+        """The first part that ends, ends the stream; when it breaks, several fail at once."""
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - raised by `run`
+            self._failure = self._failure or error
+        scope.cancel()
+
+    async def _take_requests(self) -> None:
+        while frames := await self._stream.read_batch():
+            for each in frames:
+                self._take(decoded(each, v1.JoinGroupRequest))
+            while self._settling >= SETTLING_MAX:
+                self._written = anyio.Event()
+                await self._written.wait()
+
+    def _take(self, request: v1.JoinGroupRequest) -> None:
+        if request.credit_bytes < 0:
+            raise invalid_argument(f"a credit of {request.credit_bytes} bytes is below 0")
+        self._credit_bytes += request.credit_bytes
+        self._more_credit.set()
+        for settle in request.settle:
+            self._settle(settle)
+
+    async def _deliver(self) -> None:
+        while True:
+            while self._credit_bytes <= 0:
+                self._more_credit = anyio.Event()
+                await self._more_credit.wait()
+            room = await self._stream.room()
+            allowed = max(TAKE_BYTES_MIN, min(room, self._bytes_max, self._credit_bytes))
+            await self._send(await self._taken(allowed))
+
+    async def _show_life(self) -> None:
+        """Send an empty response now and then: a member without credit hears nothing else."""
+        while True:
+            await anyio.sleep(LIFE_S)
+            await self._write(v1.JoinGroupResponse())
+
+    async def _taken(self, bytes_max: int) -> LeasedMessages:
+        try:
+            take = TakeMessages(self._joined.member, bytes_max)
+            answer = await self._group.ask(take, deadline_s=TAKE_S)
+        except ActorError as error:
+            raise _group_ended(error) from error
+        if isinstance(answer, Refusal):
+            raise Refused(answer.code, answer.cause)
+        return answer
+
+    async def _send(self, leased: LeasedMessages) -> None:
+        if not leased.lease:
+            return
+        span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
+        parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
+        for number, reads in enumerate(parts, start=1):
+            messages = v1.LeasedMessages(
+                lease=leased.lease,
+                span=span,
+                times=leased.times,
+                reads=reads,
+                more=number < len(parts),
+            )
+            self._credit_bytes -= await self._write(v1.JoinGroupResponse(leased=messages))
+
+    # ---- acknowledgements -------------------------------------------------------------------
+
+    def _settle(self, settle: v1.SettleMessages) -> None:
+        number = settle.number
+
+        def answered(answer: Refusal | Exception | None) -> None:
+            self._settled.append(_settled(number, answer))
+            self._answers.set()
+
+        self._settling += 1
+        request = _request(self._joined.member, settle)
+        if isinstance(request, Refusal):
+            answered(request)
+            return
+        try:
+            self._group.ask_then(request, answered, deadline_s=SETTLE_S)
+        except ActorError as error:
+            answered(error)
+
+    async def _answer_settled(self) -> None:
+        while True:
+            while not self._settled:
+                self._answers = anyio.Event()
+                await self._answers.wait()
+            settled, self._settled = self._settled, []
+            await self._write(v1.JoinGroupResponse(settled=settled))
+            self._settling -= len(settled)
+            self._written.set()
+
+    async def _write(self, response: v1.JoinGroupResponse) -> int:
+        framed = frame(bytes(response))
+        async with self._writes:
+            await self._stream.write_framed(framed)
+        return len(framed)
+
+
+def _request(
+    member: int, settle: v1.SettleMessages
+) -> AckMessages | NackMessages | ExtendLease | Refusal:
+    if len(settle.spans) > SPANS_MAX:
+        cause = f"{len(settle.spans)} spans in one request; at most {SPANS_MAX}: send several"
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+    spans = tuple([TickSpan(TimeTick(it.after), TimeTick(it.upto)) for it in settle.spans])
+    match int(settle.how):
+        case v1.Settlement.ACKNOWLEDGE:
+            return AckMessages(member, settle.lease, spans)
+        case v1.Settlement.RETURN:
+            return NackMessages(member, settle.lease, spans, settle.delay_ms)
+        case v1.Settlement.EXTEND:
+            return ExtendLease(member, settle.lease)
+        case other:
+            cause = f"settlement {other} is not known to this release"
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _settled(number: int, answer: Refusal | Exception | None) -> v1.Settled:
+    if answer is None:
+        return v1.Settled(number=number)
+    if isinstance(answer, MailboxFull):
+        cause = "too much waits for this group; nothing was acknowledged, retry"
+        answer = Refusal(StreamingCode.INNER, cause)
+    elif isinstance(answer, Exception):
+        # It died or did not answer: the record may or may not be stored.
+        answer = Refusal(StreamingCode.UNKNOWN, f"{answer}; it may or may not be acknowledged")
+    return v1.Settled(number=number, code=int(answer.code), cause=answer.cause)
+
+
+def _group_ended(error: ActorError) -> Refused:
+    if isinstance(error, AskTimeout | MailboxFull):
+        return Refused(StreamingCode.INNER, f"the group does not answer ({error}); join again")
+    return Refused(StreamingCode.ON_SHUTDOWN, f"the group ended here ({error}); join again")

@@ -1,0 +1,165 @@
+"""tidemark.v1.Groups: consumer groups of the vchannels that this node serves."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
+from grpclib.const import Handler
+
+from actors import ActorDied, ActorError, AskTimeout, Ref, Request
+from broker.core.groups.group_rules import LEASE_MS
+from broker.core.naming import pchannel_of
+from broker.edge.groups.group_member import serve_member
+from broker.edge.rpc.middleware import Call, Middleware
+from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
+from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
+from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.ids import PChannelName, TimeTick
+from broker.node.directory_messages import Locate
+from broker.node.group_messages import (
+    CreateGroup,
+    DropGroup,
+    GroupMessage,
+    ListGroups,
+    OpenGroup,
+    SeekGroup,
+)
+from schemas.generated.tidemark import v1
+
+SERVICE: Final = "/tidemark.v1.Groups/"
+VCHANNELS_MAX: Final = 16_384
+LISTED_SPANS_MAX: Final = 16
+
+R = TypeVar("R")
+
+
+class Keepers:
+    """Asks the GroupKeepers of this node's pchannels."""
+
+    def __init__(self, directory: Proxy) -> None:
+        self._directory = directory
+
+    async def demand(
+        self, name: PChannelName, message: Request[R | Refusal], *, changes: bool = False
+    ) -> R:
+        """The answer of the GroupKeeper. Raises Refused.
+
+        `changes`: the request is not repeated when it may have been carried out.
+        """
+        for _ in range(RESTART_TRIES):
+            located = await self._directory.demand(Locate(name, None))
+            keeper: Ref[Any] | None = located.groups.keeper
+            if keeper is not None:
+                try:
+                    answer = await keeper.ask(message, deadline_s=ASK_S)
+                except (ActorDied, AskTimeout) as error:
+                    if changes:
+                        cause = f"{error}; it may or may not have taken effect: list the groups"
+                        raise Refused(StreamingCode.UNKNOWN, cause) from error
+                except ActorError:
+                    pass  # it restarts, or its channel moves, or too many ask
+                else:
+                    if isinstance(answer, Refusal):
+                        raise Refused(answer.code, answer.cause)
+                    return answer
+            await anyio.sleep(RESTART_PAUSE_S)
+        raise Refused(StreamingCode.INNER, f"the groups of {name} are not available; retry")
+
+    async def group(self, key: GroupKey) -> Ref[GroupMessage]:
+        """The Group, which is started if it does not run. Raises Refused."""
+        return await self.demand(pchannel_of(key.vchannel), OpenGroup(key))
+
+
+class GroupsService:
+    """Create, Seek, Drop, List, Join."""
+
+    def __init__(self, middleware: Middleware, directory: Proxy) -> None:
+        self._middleware = middleware
+        self._directory = directory
+        self._keepers = Keepers(directory)
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        middleware = self._middleware
+        return {
+            SERVICE + "Create": middleware.unary(v1.CreateGroupRequest, self.create),
+            SERVICE + "Seek": middleware.unary(v1.SeekGroupRequest, self.seek),
+            SERVICE + "Drop": middleware.unary(v1.DropGroupRequest, self.drop),
+            SERVICE + "List": middleware.unary(v1.ListGroupsRequest, self.list),
+            SERVICE + "Join": middleware.streaming(self.join),
+        }
+
+    async def create(self, request: v1.CreateGroupRequest) -> v1.GroupInfo:
+        """Create a group; see `CreateGroup`."""
+        key, start = _key(request.vchannel, request.group), _floor(request.start)
+        create = CreateGroup(key, request.lease_ms or LEASE_MS, start, request.exist_ok)
+        return _encoded(await self._demand(key, create))
+
+    async def seek(self, request: v1.SeekGroupRequest) -> v1.GroupInfo:
+        """Set a group's position; see `SeekGroup`."""
+        key = _key(request.vchannel, request.group)
+        return _encoded(await self._demand(key, SeekGroup(key, _floor(request.start))))
+
+    async def drop(self, request: v1.DropGroupRequest) -> v1.DropGroupResponse:
+        """Drop a group; see `DropGroup`."""
+        key = _key(request.vchannel, request.group)
+        await self._demand(key, DropGroup(key))
+        return v1.DropGroupResponse()
+
+    async def list(self, request: v1.ListGroupsRequest) -> v1.ListGroupsResponse:
+        """The groups of the vchannels."""
+        if len(request.vchannels) > VCHANNELS_MAX:
+            raise invalid_argument(
+                f"{len(request.vchannels)} vchannels are named, at most {VCHANNELS_MAX} can be"
+            )
+        by_pchannel: dict[PChannelName, list[str]] = {}
+        for vchannel in request.vchannels:
+            _key(vchannel, request.group)
+            by_pchannel.setdefault(pchannel_of(vchannel), []).append(vchannel)
+        found: list[v1.GroupInfo] = []
+        for name, vchannels in by_pchannel.items():
+            views = await self._keepers.demand(name, ListGroups(tuple(vchannels), request.group))
+            # Of many groups only the first spans: together they could be larger than an answer.
+            found += [_encoded(it, None if request.group else LISTED_SPANS_MAX) for it in views]
+        return v1.ListGroupsResponse(groups=found)
+
+    async def join(self, call: Call) -> None:
+        """Serve one member."""
+        await serve_member(call, self._directory, self._keepers.group, self._middleware.limits)
+
+    async def _demand(self, key: GroupKey, message: Request[R | Refusal]) -> R:
+        return await self._keepers.demand(pchannel_of(key.vchannel), message, changes=True)
+
+
+def _key(vchannel: str, name: str) -> GroupKey:
+    if not vchannel:
+        raise invalid_argument("the vchannel's name is empty")
+    return GroupKey(vchannel, name)
+
+
+def _floor(start: v1.GroupStart | None) -> TimeTick | None:
+    if start is None:
+        return TimeTick(0)
+    return None if start.latest else TimeTick(start.after_tick)
+
+
+def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
+    group = view.group
+    return v1.GroupInfo(
+        vchannel=group.key.vchannel,
+        group=group.key.name,
+        lease_ms=group.lease_ms,
+        floor=group.floor,
+        acked=[v1.TickSpan(after=it.after, upto=it.upto) for it in group.acked[:spans_max]],
+        created_tick=group.created_tick,
+        members=[
+            v1.GroupMember(
+                name=it.name,
+                number=it.number,
+                waiting=it.waiting,
+                leases=it.leases,
+                oldest_ms=round(it.oldest_s * 1000),
+            )
+            for it in view.members
+        ],
+        redelivered=view.redelivered,
+    )

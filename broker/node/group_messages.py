@@ -1,0 +1,147 @@
+"""What the edge asks of the GroupKeeper of a pchannel, and of a Group."""
+
+from dataclasses import dataclass
+
+from actors import Ref, Request
+from broker.core.log.delivery import DeliveredItem
+from broker.model.failure import Refusal
+from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
+from broker.model.ids import TimeTick
+from broker.value import value
+
+# ---- of a Group ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJoined:
+    """A member's number, and how long its leases last."""
+
+    member: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup(Request[GroupJoined | Refusal]):
+    """Become a member; it is one until LeaveGroup, or until this Group ends."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """The member is gone: others get at once what it has."""
+
+    member: int
+
+
+@value
+class LeasedMessages:
+    """Messages on lease: all of `span` that are not acknowledged; delivered `times` times by now.
+
+    `lease` 0: nothing for now; take again.
+    """
+
+    lease: int
+    span: TickSpan
+    times: int
+    items: tuple[DeliveredItem, ...]
+
+
+@value
+class TakeMessages(Request[LeasedMessages | Refusal]):
+    """About `bytes_max` bytes of messages for a member, at least one message.
+
+    Answered after some seconds without any: use a deadline of at least 15 s. One at a time.
+    """
+
+    member: int
+    bytes_max: int
+
+
+@value
+class AckMessages(Request[Refusal | None]):
+    """Acknowledge spans of a lease, or all that is left for none; None once that is durable.
+
+    Refusals: INVALID_REQUEST_SEQ for a lease that is over, INVALID_ARGUMENT for spans that are not
+    on it, UNKNOWN when it may or may not be stored, else as for appends.
+    """
+
+    member: int
+    lease: int
+    spans: tuple[TickSpan, ...]
+
+
+@value
+class NackMessages(Request[Refusal | None]):
+    """Deliver spans of a lease again after `delay_ms`, or all that is left for none."""
+
+    member: int
+    lease: int
+    spans: tuple[TickSpan, ...]
+    delay_ms: int
+
+
+@value
+class ExtendLease(Request[Refusal | None]):
+    """Begin the lease anew."""
+
+    member: int
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopGroup(Request[Refusal | None]):
+    """End, unless there are members. For the GroupKeeper, before it drops or seeks the group."""
+
+
+GroupMessage = (
+    JoinGroup | LeaveGroup | TakeMessages | AckMessages | NackMessages | ExtendLease | StopGroup
+)
+
+# ---- of the GroupKeeper -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGroup(Request[GroupView | Refusal]):
+    """Create a group. `floor` None: it gets what is appended after it.
+
+    INVALID_ARGUMENT for a bad name or lease, and for a group that exists unless `exist_ok`.
+    """
+
+    key: GroupKey
+    lease_ms: int
+    floor: TimeTick | None
+    exist_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeekGroup(Request[GroupView | Refusal]):
+    """Set the floor, and forget what is acknowledged above; RESOURCE_ACQUIRED with members."""
+
+    key: GroupKey
+    floor: TimeTick | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropGroup(Request[Refusal | None]):
+    """Drop a group; RESOURCE_ACQUIRED while it has members."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups(Request[tuple[GroupView, ...]]):
+    """The groups of these vchannels (none: of all), sorted; `name`: only that one of each."""
+
+    vchannels: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup(Request[Ref[GroupMessage] | Refusal]):
+    """The Group, which is started if it does not run. UNRECOVERABLE: there is none."""
+
+    key: GroupKey
+
+
+KeeperMessage = CreateGroup | SeekGroup | DropGroup | ListGroups | OpenGroup

@@ -1,0 +1,1 @@
+"""Consumer groups: actors that lease messages of a vchannel to members."""

@@ -1,0 +1,76 @@
+"""Writes acknowledgements of a group: all that came together in one record.
+
+Each is answered when it is durable. Those of a write that failed return to the book of leases.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from actors import Envelope
+from broker.core.groups.group_changes import SPANS_MAX, MessagesAcked
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.tick_spans import TickSpans
+from broker.model.failure import Refusal
+from broker.model.groups.consumer_group import GroupKey, TickSpan
+from broker.node.group_messages import AckMessages
+from broker.node.groups.group_writer import GroupWriter
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAck:
+    """An acknowledgement that the book has taken. No `envelope`: nobody waits for it.
+
+    `times`: how often its messages were delivered.
+    """
+
+    envelope: Envelope[Any] | None
+    ack: AckMessages
+    spans: tuple[TickSpan, ...]
+    times: int
+
+
+class AckWrites:
+    """For one Group. `settled` is called after each answer."""
+
+    def __init__(self, key: GroupKey, writer: GroupWriter, settled: Callable[[], object]) -> None:
+        self._key = key
+        self._writer = writer
+        self._settled = settled
+        self._waiting: list[TakenAck] = []
+        self._failed: list[TakenAck] = []
+
+    def add(self, taken: TakenAck) -> None:
+        """Take it along with the next `write`."""
+        self._waiting.append(taken)
+
+    def write(self) -> None:
+        """Begin to write all that waits, in as few records as may hold them."""
+        while self._waiting:
+            together, spans = [self._waiting.pop(0)], TickSpans()
+            count = len(together[0].spans)
+            while self._waiting and count + len(self._waiting[0].spans) <= SPANS_MAX:
+                together.append(self._waiting.pop(0))
+                count += len(together[-1].spans)
+            for taken in together:
+                for span in taken.spans:
+                    spans.add(span)
+            change = MessagesAcked(self._key.name, tuple(spans))
+            self._writer.write_then(self._key.vchannel, change, self._answer_to(together))
+
+    def return_failed(self, book: LeaseBook, now_s: float) -> None:
+        """Give back what was not stored, or may not be."""
+        for it in self._failed:
+            book.ack_failed(it.ack.member, it.ack.lease, it.spans, now_s, it.times)
+        self._failed.clear()
+
+    def _answer_to(self, together: list[TakenAck]) -> Callable[[Refusal | None], None]:
+        def answered(refusal: Refusal | None) -> None:
+            for taken in together:
+                if taken.envelope is not None:
+                    taken.envelope.reply(refusal)
+            if refusal is not None:
+                self._failed += together
+            self._settled()
+
+        return answered

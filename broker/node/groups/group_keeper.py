@@ -1,0 +1,206 @@
+"""Creates, drops, seeks and lists the groups of one pchannel, and starts their actors.
+
+Changes are made one after the other, so that two that contradict each other cannot cross.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never
+
+from actors import (
+    Actor,
+    ActorError,
+    ChildSpec,
+    Context,
+    Envelope,
+    MailboxSpec,
+    NoSuchActor,
+    Overflow,
+    Ref,
+    Restart,
+)
+from broker.core.groups.group_changes import GroupChange, GroupCreated, GroupDropped, GroupSought
+from broker.core.groups.group_rules import GROUPS_MAX, lease_refusal, name_refusal, no_group
+from broker.core.naming import belongs_to, is_physical
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.ids import PChannelName, TimeTick
+from broker.node.group_messages import (
+    CreateGroup,
+    DropGroup,
+    GroupMessage,
+    KeeperMessage,
+    ListGroups,
+    OpenGroup,
+    SeekGroup,
+    StopGroup,
+)
+from broker.node.groups.group_leases import GroupLeases
+from broker.node.groups.group_writer import GroupWriter
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.state.open_channels import OpenChannel
+
+GROUPS: Final = "groups"
+GROUP_KEEPER: Final = "group_keeper"
+STOP_S: Final = 5.0
+START_S: Final = 5.0
+
+
+class GroupKeeper(Actor[KeeperMessage]):
+    """See the module."""
+
+    _context: Context[KeeperMessage]
+
+    def __init__(self, name: PChannelName, node: NodeRuntime) -> None:
+        self._name = name
+        self._node = node
+        self._opened: OpenChannel | None = None
+
+    async def started(self, context: Context[KeeperMessage]) -> None:
+        """Make itself known to those who locate the channel."""
+        self._context = context
+        self._opened = opened = self._node.open_channels.find(self._name)
+        if opened is not None:
+            opened.groups.keeper = context.self
+            self._writer = GroupWriter(opened, self._node, context.clock)
+
+    async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
+        """One request after the other."""
+        for envelope in batch:
+            opened = self._opened
+            if opened is None:
+                cause = f"{self._name} is closing; locate the channel again and retry"
+                envelope.reply(Refusal(StreamingCode.ON_SHUTDOWN, cause))
+                continue
+            match envelope.message:
+                case CreateGroup() as create:
+                    envelope.reply(await self._create(opened, create))
+                case SeekGroup(key, floor):
+                    envelope.reply(await self._seek(opened, key, floor))
+                case DropGroup(key):
+                    envelope.reply(await self._drop(opened, key))
+                case ListGroups(vchannels, name):
+                    envelope.reply(_listed(opened, vchannels, name))
+                case OpenGroup(key):
+                    envelope.reply(await self._open(opened, key))
+                case _:
+                    assert_never(envelope.message)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """How many groups the pchannel has, and how many run."""
+        return {} if self._opened is None else dict(self._opened.groups.figures())
+
+    async def _create(self, opened: OpenChannel, create: CreateGroup) -> GroupView | Refusal:
+        key, groups = create.key, opened.groups.table.groups
+        refusal = (
+            name_refusal(key.name)
+            or lease_refusal(create.lease_ms)
+            or self._vchannel_refusal(key.vchannel)
+            or _floor_refusal(opened, create.floor)
+        )
+        if refusal is not None:
+            return refusal
+        if key in groups:
+            if create.exist_ok:
+                return opened.groups.view(key)
+            cause = f"group {key.name!r} exists already on {key.vchannel}"
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+        if len(groups) >= GROUPS_MAX:
+            cause = f"{self._name} has {GROUPS_MAX} groups already, the limit; drop some"
+            return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
+        change = GroupCreated(key.name, create.lease_ms, create.floor)
+        return await self._changed(opened, key, change)
+
+    async def _seek(
+        self, opened: OpenChannel, key: GroupKey, floor: TimeTick | None
+    ) -> GroupView | Refusal:
+        refusal = _floor_refusal(opened, floor) or await self._stop(opened, key)
+        if refusal is not None:
+            return refusal
+        return await self._changed(opened, key, GroupSought(key.name, floor))
+
+    async def _drop(self, opened: OpenChannel, key: GroupKey) -> Refusal | None:
+        refusal = await self._stop(opened, key)
+        if refusal is not None:
+            return refusal
+        return await self._writer.write(key.vchannel, GroupDropped(key.name))
+
+    async def _changed(
+        self, opened: OpenChannel, key: GroupKey, change: GroupChange
+    ) -> GroupView | Refusal:
+        refusal = await self._writer.write(key.vchannel, change)
+        return opened.groups.view(key) if refusal is None else refusal
+
+    async def _stop(self, opened: OpenChannel, key: GroupKey) -> Refusal | None:
+        """Have the Group end, so that it does not go on from what changes now."""
+        if key not in opened.groups.table.groups:
+            return no_group(key.vchannel, key.name)
+        try:
+            refusal = await self._find(key).ask(StopGroup(), deadline_s=STOP_S)
+            if refusal is None:
+                await self._context.tree.stop_child(self._path(key))
+        except ActorError:
+            refusal = None  # it does not run
+        if refusal is None:
+            opened.groups.running.pop(key, None)
+        return refusal
+
+    async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:
+        if key not in opened.groups.table.groups:
+            return no_group(key.vchannel, key.name)
+        try:
+            return self._find(key)
+        except NoSuchActor:
+            pass
+        except ActorError as error:
+            return _retry(error)
+        try:
+            path = self._path(key).rpartition("/")[0]
+            spec = _spec(self._name, key, self._node)
+            return await self._context.tree.start_child(path, spec, deadline_s=START_S)
+        except ActorError as error:
+            return _retry(error)
+
+    def _find(self, key: GroupKey) -> Ref[GroupMessage]:
+        return self._context.tree.find(self._path(key))
+
+    def _path(self, key: GroupKey) -> str:
+        log_path = self._context.path.rpartition("/")[0]
+        return f"{log_path}/{GROUPS}/{key.name}@{key.vchannel}"
+
+    def _vchannel_refusal(self, vchannel: str) -> Refusal | None:
+        if not is_physical(vchannel) and belongs_to(vchannel, self._name):
+            return None
+        cause = f"{vchannel!r} is not a vchannel of {self._name}"
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _floor_refusal(opened: OpenChannel, floor: TimeTick | None) -> Refusal | None:
+    closed = opened.tail.closed.tick
+    if floor is None or 0 <= floor <= closed:
+        return None
+    cause = f"tick {floor} is not between 0 and {closed}, the newest closed one of the channel"
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _listed(opened: OpenChannel, vchannels: Sequence[str], name: str) -> tuple[GroupView, ...]:
+    wanted = set(vchannels)
+    keys = [
+        key
+        for key in opened.groups.table.groups
+        if (not wanted or key.vchannel in wanted) and name in ("", key.name)
+    ]
+    keys.sort(key=lambda it: (it.name, it.vchannel))
+    return tuple([opened.groups.view(key) for key in keys])
+
+
+def _retry(error: ActorError) -> Refusal:
+    return Refusal(StreamingCode.INNER, f"the group is starting or ending ({error}); retry")
+
+
+def _spec(name: PChannelName, key: GroupKey, node: NodeRuntime) -> ChildSpec:
+    return ChildSpec(
+        name=f"{key.name}@{key.vchannel}",
+        build=lambda: GroupLeases(name, key, node),
+        mailbox=MailboxSpec(bound=4096, overflow=Overflow.FAIL, batch_max=1024),
+        restart=Restart.TRANSIENT,
+    )

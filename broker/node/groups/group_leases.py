@@ -1,0 +1,370 @@
+"""One consumer group on one vchannel: leases its messages to members, and takes acknowledgements.
+
+It decides by its book of leases, which is in memory; what is acknowledged is in the log. It waits
+for nothing but the start of a reader: reads and writes are answered by messages.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from actors import Actor, ActorError, Context, Envelope, Timer
+from broker.core.groups.group_rules import nack_refusal
+from broker.core.groups.lease_book import LeaseBook, Portion
+from broker.core.log.delivery import DeliveredItem
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
+from broker.model.ids import PChannelName, TimeTick
+from broker.model.position import ReadPosition
+from broker.node.group_messages import (
+    AckMessages,
+    ExtendLease,
+    GroupJoined,
+    GroupMessage,
+    JoinGroup,
+    LeasedMessages,
+    LeaveGroup,
+    NackMessages,
+    StopGroup,
+    TakeMessages,
+)
+from broker.node.groups.ack_writes import AckWrites, TakenAck
+from broker.node.groups.group_reader import Answer, GroupReader, position_or_refusal
+from broker.node.groups.group_writer import GroupWriter
+from broker.node.groups.wanted_items import wanted_items
+from broker.node.scanner_messages import Delivery
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.state.open_channels import OpenChannel
+
+IDLE_S = 30.0
+"""Without members for so long it ends; the next member starts it again."""
+TAKE_S = 5.0
+"""A member that waits is answered after so long without messages, so that it asks again."""
+RETRY_S = 0.05
+REFUSALS_MAX = 20
+"""Reads that are refused in a row; then members hear of it."""
+
+NOTHING = LeasedMessages(0, TickSpan(TimeTick(0), TimeTick(0)), 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """A timer: something was read or refused, a lease or a wait is over."""
+
+
+LOOK = LookAgain()
+_Message = GroupMessage | LookAgain
+_Envelope = Envelope[_Message]
+
+
+@dataclass(slots=True)
+class _Taker:
+    envelope: _Envelope
+    take: TakeMessages
+    since_s: float
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A portion that is being read up to `cursor`."""
+
+    portion: Portion
+    cursor: ReadPosition
+    items: list[DeliveredItem] = field(default_factory=list)
+
+
+class GroupLeases(Actor[_Message]):
+    """See the module."""
+
+    _context: Context[_Message]
+    _opened: OpenChannel
+    _book: LeaseBook
+    _reader: GroupReader
+    _acks: AckWrites
+
+    def __init__(self, name: PChannelName, key: GroupKey, node: NodeRuntime) -> None:
+        self._name = name
+        self._key = key
+        self._node = node
+        self._takers: deque[_Taker] = deque()
+        self._reading: _Reading | None = None
+        self._answers: list[tuple[_Reading, Answer]] = []
+        self._at: ReadPosition | None = None
+        """Where what was not leased yet is read on; None: to be looked up."""
+        self._refused = 0
+        self._begun = False
+        self._busy_s = 0.0
+        self._timer: Timer | None = None
+        self._timer_s = 0.0
+
+    async def started(self, context: Context[_Message]) -> None:
+        """Begin with everything above the floor; end when there is no such group any more."""
+        self._context = context
+        opened = self._node.open_channels.find(self._name)
+        state = None if opened is None else opened.groups.table.groups.get(self._key)
+        if opened is None or state is None:
+            context.stop()
+            return
+        self._opened = opened
+        self._book = LeaseBook(state)
+        self._reader = GroupReader(context, opened, self._key, self._node)
+        writer = GroupWriter(opened, self._node, context.clock)
+        # A write may make room for new leases, and one that failed returns messages.
+        self._acks = AckWrites(self._key, writer, lambda: context.after(0.0, LOOK))
+        self._busy_s = context.clock.monotonic_s()
+        self._begun = True
+        opened.groups.running[self._key] = self._view
+        self._wake_at(self._busy_s + IDLE_S)
+
+    async def receive(self, batch: Sequence[_Envelope]) -> None:
+        """Take what members say, then write acknowledgements, then serve who waits."""
+        now_s = self._context.clock.monotonic_s()
+        # Before what members say: a lease that is over now is over.
+        self._book.expire(now_s)
+        for envelope in batch:
+            match envelope.message:
+                case LookAgain():
+                    continue
+                case TakeMessages() as take:
+                    self._queue(envelope, take, now_s)
+                case AckMessages() as ack:
+                    self._take_ack(envelope, ack)
+                case NackMessages() as nack:
+                    envelope.reply(self._give_back(nack, now_s))
+                case ExtendLease(member, lease):
+                    envelope.reply(self._book.extend(member, lease, now_s))
+                case JoinGroup(name):
+                    envelope.reply(self._join(name))
+                case LeaveGroup(member):
+                    self._book.leave(member, now_s)
+                case StopGroup():
+                    self._stop_unless_used(envelope)
+                case _:
+                    assert_never(envelope.message)
+        self._acks.return_failed(self._book, now_s)
+        self._acks.write()
+        await self._serve(now_s)
+        self._rest(now_s)
+
+    async def stopped(self) -> None:
+        """Nothing describes it any more, and nothing reads for it."""
+        if not self._begun:
+            return
+        if self._opened.groups.running.get(self._key) == self._view:
+            del self._opened.groups.running[self._key]
+        self._reader.close()
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """Members, those that wait, and how often messages were delivered again."""
+        # May be called at any time: until it has begun, there is no book.
+        if not self._begun:
+            return {}
+        view = self._view()
+        return {
+            "vchannel": self._key.vchannel,
+            "members": len(view.members),
+            "waiting": len(self._takers),
+            "leases": sum([it.leases for it in view.members]),
+            "redelivered": view.redelivered,
+            "floor": view.group.floor,
+        }
+
+    def _view(self) -> GroupView:
+        waiting = [it.take.member for it in self._takers]
+        now_s = self._context.clock.monotonic_s()
+        members = self._book.members(waiting, now_s)
+        return GroupView(self._book.state.snapshot(), members, self._book.redelivered)
+
+    # ---- what members say -------------------------------------------------------------------
+
+    def _join(self, name: str) -> GroupJoined | Refusal:
+        member = self._book.join(name)
+        if isinstance(member, Refusal):
+            return member
+        return GroupJoined(member, self._book.state.lease_ms)
+
+    def _queue(self, envelope: _Envelope, take: TakeMessages, now_s: float) -> None:
+        if not self._book.is_member(take.member):
+            cause = f"member {take.member} has left group {self._key.name!r}; join again"
+            envelope.reply(Refusal(StreamingCode.INVALID_REQUEST_SEQ, cause))
+            return
+        for earlier in [it for it in self._takers if it.take.member == take.member]:
+            self._takers.remove(earlier)
+            earlier.envelope.reply(NOTHING)
+        self._takers.append(_Taker(envelope, take, now_s))
+
+    def _take_ack(self, envelope: _Envelope, ack: AckMessages) -> None:
+        times = self._book.times_of(ack.lease)
+        taken = self._book.take_acked(ack.member, ack.lease, ack.spans)
+        if isinstance(taken, Refusal):
+            envelope.reply(taken)
+        else:
+            self._acks.add(TakenAck(envelope, ack, taken, times))
+
+    def _give_back(self, nack: NackMessages, now_s: float) -> Refusal | None:
+        refusal = nack_refusal(nack.delay_ms)
+        if refusal is not None:
+            return refusal
+        due_s = now_s + nack.delay_ms / 1000
+        return self._book.give_back(nack.member, nack.lease, nack.spans, due_s)
+
+    def _stop_unless_used(self, envelope: _Envelope) -> None:
+        if self._book.has_members:
+            cause = f"group {self._key.name!r} has members on {self._key.vchannel}; stop them first"
+            envelope.reply(Refusal(StreamingCode.RESOURCE_ACQUIRED, cause))
+            return
+        envelope.reply(None)
+        self._context.stop()
+
+    # ---- delivery ---------------------------------------------------------------------------
+
+    async def _serve(self, now_s: float) -> None:
+        answers, self._answers = self._answers, []
+        for reading, answer in answers:
+            if reading is self._reading:
+                await self._take_answer(reading, answer, now_s)
+        self._takers = deque([it for it in self._takers if self._waits(it, now_s)])
+        if not self._takers:
+            return
+        busy = self._reading
+        if busy is not None and busy.portion.returned is not None:
+            return
+        portion = self._book.portion(now_s)
+        if portion is None:
+            return
+        # What comes again goes first; a read of new messages that waits for some is given up.
+        if portion.returned is not None or busy is None:
+            await self._begin(portion)
+
+    def _waits(self, taker: _Taker, now_s: float) -> bool:
+        if not taker.envelope.wanted() or not self._book.is_member(taker.take.member):
+            taker.envelope.reply(NOTHING)
+            return False
+        if now_s - taker.since_s >= TAKE_S:
+            taker.envelope.reply(NOTHING)
+            return False
+        return True
+
+    async def _begin(self, portion: Portion) -> None:
+        cursor: ReadPosition | Refusal | None = None if portion.returned else self._at
+        if cursor is None:
+            cursor = await position_or_refusal(self._reader, portion.after)
+        if isinstance(cursor, Refusal):
+            self._reading = None
+            self._book.put_back(portion)
+            self._read_refused(cursor)
+            return
+        self._reading = _Reading(portion, cursor)
+        await self._pull(self._reading)
+
+    async def _pull(self, reading: _Reading) -> None:
+        bytes_max = max([it.take.bytes_max for it in self._takers], default=1)
+
+        def answered(answer: Answer) -> None:
+            self._answers.append((reading, answer))
+            self._context.after(0.0, LOOK)
+
+        try:
+            await self._reader.pull(reading.cursor, bytes_max, answered)
+        except ActorError as error:
+            answered(error)
+
+    async def _take_answer(self, reading: _Reading, answer: Answer, now_s: float) -> None:
+        if not isinstance(answer, Delivery):
+            self._reading = self._at = None
+            self._book.put_back(reading.portion)
+            if isinstance(answer, Refusal):
+                self._read_refused(answer)
+            else:
+                self._reader.lost()
+                self._context.after(RETRY_S, LOOK)
+            return
+        self._refused = 0
+        reading.items += answer.items
+        reading.cursor = answer.cursor
+        if answer.cursor.inside:
+            # A lease has a transaction whole: its messages share one tick.
+            await self._pull(reading)
+            return
+        self._reading = None
+        if self._lease(reading, now_s):
+            return
+        returned = reading.portion.returned
+        if returned is None:
+            self._at = answer.cursor
+            self._let_go(reading)
+        elif answer.cursor.tick >= returned.spans.end:
+            self._let_go(reading)
+        else:
+            self._reading = reading
+            await self._pull(reading)
+
+    def _lease(self, reading: _Reading, now_s: float) -> bool:
+        """Lease what was read to who waits longest; False if there is nothing to lease."""
+        portion, reached = reading.portion, reading.cursor.tick
+        if portion.returned is not None:
+            reached = min(reached, portion.returned.spans.end)
+        items = wanted_items(
+            reading.items, self._book.wanted(portion, reached), self._node.headers.announced
+        )
+        if not items:
+            return False
+        taker = self._next_taker()
+        if taker is None:
+            self._book.put_back(portion)
+            return True
+        lease = self._book.lease(taker.take.member, portion, reached, now_s)
+        if portion.returned is None:
+            self._at = reading.cursor
+        taker.envelope.reply(LeasedMessages(lease.number, lease.span, lease.times, items))
+        self._busy_s = now_s
+        return True
+
+    def _next_taker(self) -> _Taker | None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if taker.envelope.wanted() and self._book.is_member(taker.take.member):
+                return taker
+        return None
+
+    def _let_go(self, reading: _Reading) -> None:
+        """Settle ticks at which no message is left: the floor would stay below them."""
+        spans = self._book.nothing_left(reading.portion, reading.cursor.tick)
+        if spans:
+            self._acks.add(TakenAck(None, AckMessages(0, 0, spans), spans, 1))
+            self._acks.write()
+
+    def _read_refused(self, refusal: Refusal) -> None:
+        self._refused += 1
+        if self._refused >= REFUSALS_MAX:
+            for taker in self._takers:
+                taker.envelope.reply(refusal)
+            self._takers.clear()
+            self._refused = 0
+        self._context.after(RETRY_S, LOOK)
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def _rest(self, now_s: float) -> None:
+        """Set the timer for whatever ends first by itself."""
+        if self._book.has_members:
+            self._busy_s = now_s
+        elif now_s - self._busy_s >= IDLE_S:
+            self._context.stop()
+            return
+        waits = [it.since_s + TAKE_S for it in self._takers]
+        ends = self._book.next_s()
+        idle = [] if self._book.has_members else [self._busy_s + IDLE_S]
+        wakes = [*waits, *idle, *([] if ends is None else [ends])]
+        if wakes:
+            self._wake_at(min(wakes))
+
+    def _wake_at(self, at_s: float) -> None:
+        now_s = self._context.clock.monotonic_s()
+        if now_s < self._timer_s <= at_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._context.after(max(0.001, at_s - now_s), LOOK)

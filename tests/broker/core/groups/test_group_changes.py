@@ -1,0 +1,53 @@
+"""The stored form of changes of groups."""
+
+import pytest
+
+from broker.core.groups.group_changes import (
+    GroupChange,
+    GroupCreated,
+    GroupDropped,
+    GroupSought,
+    MessagesAcked,
+    UnreadableChange,
+    decode_change,
+    encode_change,
+)
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        GroupCreated("g", 30_000, TimeTick(0)),
+        GroupCreated("g", 30_000, None),
+        MessagesAcked(
+            "g", (TickSpan(TimeTick(1), TimeTick(2)), TickSpan(TimeTick(5), TimeTick(9)))
+        ),
+        GroupSought("g", TimeTick(7)),
+        GroupSought("g", None),
+        GroupDropped("g"),
+    ],
+)
+def test_a_change_comes_back_as_it_was(change: GroupChange) -> None:
+    assert decode_change(encode_change(change)) == change
+
+
+def test_a_change_is_text_that_a_person_can_read() -> None:
+    body = encode_change(MessagesAcked("g", (TickSpan(TimeTick(1), TimeTick(2)),)))
+    assert body == b'{"group":"g","change":"acked","spans":[[1,2]]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"\xff", "damaged"),
+        (b"[]", "damaged"),
+        (b"{}", "damaged"),
+        (b'{"group":"g","change":"acked","spans":[[1]]}', "damaged"),
+        (b'{"group":"g","change":"paused"}', "'paused' is not known"),
+    ],
+)
+def test_what_cannot_be_read_is_told_apart(body: bytes, words: str) -> None:
+    with pytest.raises(UnreadableChange, match=words):
+        decode_change(body)
