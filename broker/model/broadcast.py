@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from broker.model.ids import BroadcastId, VChannelName
 from broker.model.message import Appended
+
+ADOPTION_KEY: Final = "adopt:"
+"""Request keys of broadcasts that announce a collection of an earlier release begin with it."""
 
 
 class ResourceDomain(IntEnum):

@@ -10,7 +10,7 @@ from enum import Enum
 
 from broker.core.cluster.resource_locks import locked_keys
 from broker.core.naming import is_control_channel
-from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
+from broker.model.broadcast import ADOPTION_KEY, Broadcast, Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId, TimeTick, VChannelName
 from broker.model.message import Appended
 
@@ -196,15 +196,20 @@ def forgettable(
 ) -> tuple[BroadcastState, ...]:
     """The tombstones to delete: the oldest beyond `count_max`, and all older than `age_ms_max`.
 
-    One with a time in the future, because the clock was set back, counts as new.
+    One with a time in the future, because the clock was set back, counts as new. Those of adoptions
+    go at once and are not counted: the plan refuses a repeat, and thousands of them must not push
+    out what clients may ask for again.
     """
-    oldest_first = sorted(tombstones, key=lambda task: (task.done_ms, task.id))
+    adoptions = [it for it in tombstones if it.broadcast.request_key.startswith(ADOPTION_KEY)]
+    others = [it for it in tombstones if not it.broadcast.request_key.startswith(ADOPTION_KEY)]
+    oldest_first = sorted(others, key=lambda task: (task.done_ms, task.id))
     beyond = max(0, len(oldest_first) - count_max)
-    return tuple(
+    old = [
         task
         for index, task in enumerate(oldest_first)
         if index < beyond or now_ms - task.done_ms > age_ms_max
-    )
+    ]
+    return (*adoptions, *old)
 
 
 def _changed(

@@ -24,6 +24,7 @@ from broker.core.cluster.assignment import BROADCAST_VERSION
 from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import pchannel_of
 from broker.master.segments.segment_owners import Owners
+from broker.model.broadcast import ADOPTION_KEY
 from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, VChannelName
@@ -175,7 +176,7 @@ class Adopter(Actor[Adopt]):
             fields = await self._parts.fields(old.name, old.schema)
         ddl = AdoptCollection(old.name, old.id, fields, old.schema)
         # The same in each attempt, so that one joins the broadcast that an earlier one has started.
-        key = f"adopt:{old.id}"
+        key = f"{ADOPTION_KEY}{old.id}"
         request = PlannedRequest(ddl, ddl_keys(ddl), key, fingerprint=key)
         broadcaster = self._parts.find(self._parts.broadcaster_path)
         await broadcaster.ask(PlanBroadcast(request), deadline_s=ASK_S)

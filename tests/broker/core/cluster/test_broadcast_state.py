@@ -20,7 +20,7 @@ from broker.core.cluster.broadcast_state import (
     with_appended,
 )
 from broker.core.cluster.resource_locks import locked_keys
-from broker.model.broadcast import Broadcast, Broadcasted, ResourceKey
+from broker.model.broadcast import ADOPTION_KEY, Broadcast, Broadcasted, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
 
@@ -160,3 +160,14 @@ def test_the_oldest_tombstones_beyond_the_count_and_all_beyond_the_age_are_forgo
         too_old = now_ms - it.done_ms > age_ms_max
         newer = [other for other in tombstones if (other.done_ms, other.id) > (it.done_ms, it.id)]
         assert too_old or len(newer) >= count_max
+
+
+def test_tombstones_of_adoptions_go_at_once_and_push_out_no_other() -> None:
+    asked = [tombstone(number, 5) for number in range(3)]
+    adopt = replace(broadcast(), request_key=f"{ADOPTION_KEY}7")
+    adopted = [
+        advanced(new_broadcast(BroadcastId(number), adopt), BroadcastStep.FINISH, 9)
+        for number in range(3, 9)
+    ]
+    assert set(forgettable([*asked, *adopted], 9, 3, 100)) == set(adopted)
+    assert set(forgettable([*asked, *adopted], 9, 2, 100)) == {asked[0], *adopted}

@@ -17,7 +17,7 @@ from broker.coordinator.json_records import encode_fields
 from broker.coordinator.records import COLLECTION_ID_KEY, collection_key, encode_number
 from broker.core.cluster.assignment import BROADCAST_VERSION
 from broker.master.ddl.adopter import AT_ONCE, Adopter, AdoptionParts
-from broker.model.broadcast import BroadcastCopy
+from broker.model.broadcast import ADOPTION_KEY, BroadcastCopy
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.collection import RowSchema
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -168,7 +168,7 @@ async def check_adopted(cluster: Cluster, numbers: Iterable[int] = range(OLD)) -
         sent = [
             sent
             for sent in master.logs.sent.values()
-            if sent.request_key == f"adopt:{old_id(number)}"
+            if sent.request_key == f"{ADOPTION_KEY}{old_id(number)}"
         ]
         places = {CONTROL, *found.vchannels} if has_rows(number) else {CONTROL}
         assert [set(it.vchannels) for it in sent] == [places]
