@@ -34,6 +34,10 @@ class Refusal:
     cause: str
 
 
+class Dropped(Refusal):
+    """The collection of the vchannel was dropped, so nothing was stored."""
+
+
 class Refused(Exception):
     """A `Refusal` as an exception."""
 

@@ -42,6 +42,10 @@ class ChannelView(Protocol):
         """Whether a message of the log created a collection on the vchannel; it may be dropped."""
         ...
 
+    def has_living_collection(self, vchannel: str) -> bool:
+        """Whether that collection was not dropped since."""
+        ...
+
     async def has_vchannel(self, vchannel: str) -> bool:
         """Whether a message of the log has named the vchannel. May read the whole log, once.
 

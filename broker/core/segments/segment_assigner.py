@@ -55,7 +55,6 @@ DDL_TYPES = frozenset(
     }
 )
 ROW_TYPES = frozenset({MessageType.INSERT, MessageType.DELETE})
-_OPENS = frozenset({MessageType.CREATE_COLLECTION})
 _ROWS = (Inserted, Deleted)
 _CHANGES_OF_ROWS = (CollectionCreated, PartitionCreated, PartitionDropped)
 
@@ -332,11 +331,6 @@ class SegmentAssigner:
         self, vchannel: str, kind: MessageType, event: SegmentCreated | SegmentFlushed
     ) -> InternalMessage:
         return InternalMessage(vchannel, kind, self._headers.own(vchannel, event))
-
-
-def untouched(table: SegmentTable, messages: Sequence[NewMessage]) -> bool:
-    """Whether the pchannel has no collections and these messages create none."""
-    return table.idle and _OPENS.isdisjoint([message.type for message in messages])
 
 
 def placed_apart(

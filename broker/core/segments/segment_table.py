@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from broker.core.segments.segment_sealing import GrowingSegment, SealReason, SegmentLimits, overdue
 from broker.model.channel import SegmentCounts
 from broker.model.effect import ALL_PARTITIONS, SegmentLevel
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Dropped, Refusal, StreamingCode
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId
 from broker.model.master.reservation import SegmentOrders
 
@@ -63,7 +63,8 @@ class SegmentTable:
         """Rows placed since somebody took these counts."""
         self.flushed_by: Counter[SealReason] = Counter()
         """Segments created, and flushed by reason of sealing, since this object was made."""
-        self._dropped: dict[str, CollectionId] = {}
+        self.dropped: dict[str, CollectionId] = {}
+        """Of the newest `DROPPED_MAX` vchannels whose collection was dropped, its id."""
         self._held: dict[TxnId, list[GrowingSegment]] = {}
 
     # ---- what is known ----------------------------------------------------------------------
@@ -88,22 +89,27 @@ class SegmentTable:
     @property
     def idle(self) -> bool:
         """Whether there is no collection and none is required: rows need no check."""
-        return not (self.collections or self.sealed or self._dropped or self.required)
+        return not (self.collections or self.sealed or self.dropped or self.required)
 
     def is_ours(self, vchannel: str) -> bool:
         """Whether this vchannel has a collection, or had one that was dropped."""
-        return vchannel in self.collections or vchannel in self._dropped
+        return vchannel in self.collections or vchannel in self.dropped
 
     def refusal(
         self, vchannel: str, collection_id: CollectionId, partition_id: PartitionId
     ) -> Refusal | None:
-        """Why no rows may be placed there; None if they may.
+        """Why no rows may be placed there; None if they may. `Dropped` after the drop.
 
         Call it only if `is_ours(vchannel)`, or if a collection is `required`.
         """
         collection = self.collections.get(vchannel)
-        if collection is None and vchannel in self._dropped:
-            return _never(f"collection {self._dropped[vchannel]} of {vchannel!r} was dropped")
+        if collection is None and vchannel in self.dropped:
+            # Between the drop's copy here and its effect on the catalog, only the log can say so.
+            return Dropped(
+                StreamingCode.UNRECOVERABLE,
+                f"collection {self.dropped[vchannel]} of vchannel {vchannel!r} was dropped; look up"
+                " the vchannels of the collection by its name",
+            )
         if collection is None:
             return _never(f"{vchannel!r} has no collection; append its CreateCollection first")
         if collection.id != collection_id:
@@ -138,7 +144,7 @@ class SegmentTable:
         """Add a collection; no change if the vchannel has one."""
         if vchannel not in self.collections:
             # A vchannel may be used again after a drop; its rows are accepted then.
-            self._dropped.pop(vchannel, None)
+            self.dropped.pop(vchannel, None)
             self.collections[vchannel] = CollectionSegments(
                 collection_id, set(partition_ids), schema_version, default_partition_id
             )
@@ -146,9 +152,9 @@ class SegmentTable:
     def drop_collection(self, vchannel: str) -> tuple[SegmentId, ...]:
         """Drop it; returns the segments that this flushes."""
         flushed = self.flush(vchannel, why=SealReason.COLLECTION_REMOVED)
-        self._dropped[vchannel] = self.collections.pop(vchannel).id
-        if len(self._dropped) > DROPPED_MAX:
-            del self._dropped[next(iter(self._dropped))]
+        self.dropped[vchannel] = self.collections.pop(vchannel).id
+        if len(self.dropped) > DROPPED_MAX:
+            del self.dropped[next(iter(self.dropped))]
         return flushed
 
     def drop_partition(self, vchannel: str, partition_id: PartitionId) -> tuple[SegmentId, ...]:

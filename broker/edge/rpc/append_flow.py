@@ -106,6 +106,10 @@ class AppendFlow:
         """Whether a message of the log created a collection on the vchannel."""
         return self._located.view.has_collection(vchannel)
 
+    def has_living_collection(self, vchannel: str) -> bool:
+        """Whether that collection was not dropped since."""
+        return self._located.view.has_living_collection(vchannel)
+
     async def run(self, read: Callable[[], Awaitable[None]]) -> None:
         """Run `read` until the client half-closes, the pchannel leaves or the server drains.
 

@@ -17,9 +17,9 @@ from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.edge.tidemark.rows_admission import RowsAdmission
-from broker.edge.tidemark.shard_admission import Dropped, ShardAdmission
+from broker.edge.tidemark.shard_admission import ShardAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Dropped, Refusal, StreamingCode
 from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
@@ -138,7 +138,7 @@ class AppendStream:
             batch.vchannel, rows=rows, raw=bool(batch.raw)
         )
         # Milvus's collections have ids of their own, which may be equal to one that was dropped.
-        milvus = isinstance(refusal, Dropped) and self._flow.has_collection(batch.vchannel)
+        milvus = isinstance(refusal, Dropped) and self._flow.has_living_collection(batch.vchannel)
         if refusal is not None and not milvus:
             # What is wrong with the batch itself goes first: its vchannel may be of another stream.
             return self._admission.refusal(batch) or refusal

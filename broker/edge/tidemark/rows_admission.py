@@ -14,13 +14,14 @@ from anyio.to_thread import run_sync
 from broker.core.naming import collection_id_of
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.tidemark.batch_admission import BatchAdmission, oversize_batch
+from broker.edge.tidemark.shard_admission import dropped_refusal
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
-from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
+from broker.model.failure import Dropped, Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId
 from broker.model.message import MessageType
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
-from broker.ports.row_schemas import RowSchemas
+from broker.ports.row_schemas import NoShard, RowSchemas
 from schemas.arrow.columns import Misfit
 from schemas.arrow.ipc import BadArrow
 from schemas.arrow.rows import Bounds, Checked, check_rows
@@ -48,6 +49,8 @@ class RowsAdmission:
         try:
             await require_arrow()
             checked = await self._checked(batch)
+            if isinstance(checked, Refusal):
+                return checked
         except Misfit as error:
             return Refusal(StreamingCode.SCHEMA_VERSION_MISMATCH, str(error))
         except BadArrow as error:
@@ -74,7 +77,7 @@ class RowsAdmission:
             return oversize_batch(len(batch.body), self._bounds.unpacked_bytes_max)
         return None
 
-    async def _checked(self, batch: ScannedBatch) -> Checked:
+    async def _checked(self, batch: ScannedBatch) -> Checked | Dropped:
         """Raises BadArrow, Refused."""
         collection = collection_id_of(batch.vchannel)
         if collection is None:
@@ -89,6 +92,9 @@ class RowsAdmission:
                 pass  # the collection may have newer columns than the cached schema
         newest = await self._schemas.newest(collection)
         if newest is None:
+            # Dropped since ShardAdmission looked, which may be a second ago.
+            if await self._schemas.shard(batch.vchannel) is NoShard.DROPPED:
+                return dropped_refusal(batch.vchannel)
             raise BadArrow(
                 f"collection {collection} has no schema; create it with one, or append messages"
             )

@@ -22,7 +22,7 @@ from typing import Final
 import anyio
 
 from broker.core.naming import collection_id_of
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Dropped, Refusal, Refused, StreamingCode
 from broker.ports.row_schemas import CatalogVersion, NoShard, RowSchemas, Shard
 
 REFRESH_S: Final = 1.0
@@ -30,10 +30,6 @@ REFRESH_WAIT_S: Final = 0.05
 """An append waits no longer for a refresh, so that a metadata store that hangs stops none."""
 KNOWN_MAX: Final = 16_384
 """Vchannels that are remembered; those remembered first are forgotten first."""
-
-
-class Dropped(Refusal):
-    """The collection of the vchannel was dropped."""
 
 
 @dataclass(slots=True)
@@ -129,10 +125,11 @@ def _judged(vchannel: str, shard: Shard | NoShard, *, rows: bool, raw: bool) -> 
         case NoShard.OTHER:
             return None
         case NoShard.DROPPED:
-            return None if raw else _dropped(vchannel)
+            return None if raw else dropped_refusal(vchannel)
 
 
-def _dropped(vchannel: str) -> Dropped:
+def dropped_refusal(vchannel: str) -> Dropped:
+    """The refusal of what is appended to a vchannel whose collection the catalog has dropped."""
     cause = (
         f"collection {collection_id_of(vchannel)} of vchannel {vchannel!r} was dropped;"
         " look up the vchannels of the collection by its name"

@@ -10,9 +10,9 @@ from broker.core.segments.segment_assigner import (
     SegmentAssigner,
     placed_apart,
     segment_assigner,
-    untouched,
 )
 from broker.core.segments.segment_table import SegmentTable
+from broker.core.segments.untouched import untouched
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
 from broker.model.batch import NewBatch
@@ -43,7 +43,7 @@ class ChannelSegments:
         """What to place of each message of a group, and the assigner of all that is placed.
 
         No parts: the messages as they are; no assigner: none of them needs one. Both at almost no
-        cost on a pchannel without collections.
+        cost for messages of plain logs.
         """
         table = self.table
         if untouched(table, messages):

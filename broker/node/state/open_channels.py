@@ -127,6 +127,9 @@ class OpenChannel:
     def has_collection(self, vchannel: str) -> bool:
         return self.segments.is_ours(vchannel)
 
+    def has_living_collection(self, vchannel: str) -> bool:
+        return vchannel in self.segments.collections
+
     async def has_vchannel(self, vchannel: str) -> bool:
         named = self.tail.named
         while not self.has_collection(vchannel):

@@ -26,7 +26,7 @@ from broker.model.effect import (
     SegmentLevel,
     Truncated,
 )
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Dropped, Refusal, StreamingCode
 from broker.model.ids import CollectionId, SegmentId, TimeTick
 from broker.model.message import (
     Appended,
@@ -188,7 +188,7 @@ def test_after_its_drop_a_collection_takes_no_more_rows_and_may_be_created_again
     result = log.group(
         log.message(rows()), log.message(CollectionDropped(C[0])), log.message(rows())
     )
-    assert isinstance(result.outcomes[2], Refusal)
+    assert isinstance(result.outcomes[2], Dropped)
     assert "was dropped" in result.outcomes[2].cause
     log.group(log.message(CREATED[0]), log.message(rows()))
     assert len(set(segments_of(log))) == 2

@@ -3,6 +3,7 @@
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_sealing import SealReason, SegmentLimits
 from broker.model.effect import ALL_PARTITIONS, Deleted, Inserted, SegmentLevel
+from broker.model.failure import Dropped
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, TxnId, VChannelName
 from broker.model.snapshot import (
     SchemaStart,
@@ -120,7 +121,7 @@ def test_a_dropped_collection_is_remembered_as_such() -> None:
     )
     assert list(shards.collections) == [V]
     refusal = shards.refusal(GONE, CollectionId(7), A)
-    assert refusal is not None
+    assert isinstance(refusal, Dropped)
     assert "was dropped" in refusal.cause
 
 

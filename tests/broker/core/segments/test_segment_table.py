@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.log.log_recovery import RecoveryState
-from broker.core.segments.segment_assigner import untouched
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_sealing import SealReason
 from broker.core.segments.segment_table import NewSegment, SegmentTable
@@ -287,11 +286,3 @@ def test_a_late_report_does_not_lower_the_number_of_files() -> None:
     for count in (5, 3):
         table.obey(SegmentOrders(binlogs=((SegmentId(1), count),)))
     assert [it.binlogs for it in table.growing()] == [5, 0, 0]
-
-
-def test_a_group_is_untouched_where_no_collection_is_and_none_is_created() -> None:
-    insert = NewMessage("p_1v0", MessageType.INSERT, b"a", 1)
-    create = NewMessage("p_1v0", MessageType.CREATE_COLLECTION, b"", 1)
-    assert untouched(SegmentTable(), [insert])
-    assert not untouched(SegmentTable(), [insert, create])
-    assert not untouched(SegmentTable(required=True), [insert])

@@ -4,9 +4,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from broker.edge.tidemark.shard_admission import KNOWN_MAX, REFRESH_S, Dropped, ShardAdmission
+from broker.edge.tidemark.shard_admission import KNOWN_MAX, REFRESH_S, ShardAdmission
 from broker.model.collection import RowSchema
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Dropped, Refusal, Refused, StreamingCode
 from broker.model.ids import CollectionId
 from broker.ports.row_schemas import CatalogVersion, NoShard, Shard
 
