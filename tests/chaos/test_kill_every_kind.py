@@ -41,7 +41,6 @@ KINDS = (
     "/root/coordinator/reconcilers/*",
     "/root/coordinator/sys_config",
     "/root/coordinator/window",
-    "/root/master/adopter",
     "/root/master/ids",
     "/root/master/members",
     "/root/master/segment_reader",

@@ -16,8 +16,7 @@ from tests.contracts.wal_drivers import CHANNEL, Driver, driver, read_all
 
 __all__ = ["driver"]
 LIVE, DROPPED = f"{CHANNEL}_1v0", f"{CHANNEL}_2v0"
-LATE = TimeTick(1 << 62)
-DEAD = Dead({DROPPED: LATE})
+DEAD = Dead(frozenset({DROPPED}))
 
 
 def mixed(first_id: int, count: int, *, term: int = 1, live_every: int = 10) -> list[Record]:
@@ -94,7 +93,7 @@ async def test_a_second_drop_gives_back_the_rest(driver: Driver) -> None:
     sealed_to = log.segments()[-1].next_id
     await give_back_all(log)
     assert await give_back_all(log) == 0, "nothing more is dead"
-    both = Dead({DROPPED: LATE, LIVE: LATE})
+    both = Dead(frozenset({DROPPED, LIVE}))
     assert await give_back_all(log, both) > 0
     assert await read_on(log, 1) == left(written, sealed_to, both)
     await log.close()
@@ -131,7 +130,7 @@ async def test_records_of_open_transactions_and_above_a_floor_stay(driver: Drive
         await log.append([each])
     await log.seal()
     await log.append([record(9, vchannel=LIVE)])
-    dead = Dead({DROPPED: LATE}, open_txns=frozenset({TxnId(7)}))
+    dead = Dead(frozenset({DROPPED}), open_txns=frozenset({TxnId(7)}))
     await give_back_all(log, dead)
     assert [it.base_id for it in await read_on(log, 1)] == [2, 5, 9]
     await give_back_all(log, Dead(below={DROPPED: MessageId(5), LIVE: MessageId(9)}))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from broker.model.ids import MessageId, TimeTick
+from broker.model.ids import MessageId
 from broker.model.record import Record
 from broker.model.retention.dead import Dead
 from broker.ports.wal import WalError
@@ -38,7 +38,7 @@ class SpaceLife(Life):
 
     def give_back(self, opened: Opened, *dropped: str) -> int:
         """As `SegmentedLog.give_back` does, for all sealed segments."""
-        dead, given = Dead(dict.fromkeys(dropped, TimeTick(1 << 62))), 0
+        dead, given = Dead(frozenset(dropped)), 0
         writer = opened.writer
         editions = self.editions.setdefault(
             self.term, Editions(opened.place, opened.claim, writer, opened.reader)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.ids import MessageId, TxnId
 from broker.model.record import Record
 
 
@@ -26,14 +26,12 @@ Contents = Mapping[str, VChannelPart]
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """What nobody needs of a pchannel: what lies up to the tick of a drop, or `below` an id.
+    """What nobody needs of a pchannel: all of the `dropped` vchannels, and what lies `below` an id.
 
-    `dropped`: the tick of the drop of each vchannel's collection; what was appended to its name
-    since is not of that collection. `open_txns`: the transactions that may still end; staged and
-    prepared ones are among them.
+    `open_txns`: the transactions that may still end; staged and prepared ones are among them.
     """
 
-    dropped: Mapping[str, TimeTick] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
     below: Mapping[str, MessageId] = field(default_factory=dict)
     open_txns: frozenset[TxnId] = frozenset()
 
@@ -41,7 +39,7 @@ class Dead:
         """Whether nobody needs this record."""
         if record.txn is not None and record.txn.id in self.open_txns:
             return False
-        if record.last_tick <= self.dropped.get(record.vchannel, 0):
+        if record.vchannel in self.dropped:
             return True
         return record.next_id <= self.below.get(record.vchannel, 0)
 

@@ -20,12 +20,13 @@ from actors import Actor, ActorError, Context, Envelope, Request, Timer
 from broker.core.log.dead_records import worth_rewriting
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
-from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.model.ids import MessageId, PChannelName
 from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.policy import SealedSegment
 from broker.node.appender_messages import SealLog
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
+from broker.ports.row_schemas import NoShard
 from broker.ports.wal import Corrupt, LogClosed, WalError
 
 ANSWER_S = 5.0
@@ -44,14 +45,14 @@ class ReclaimSpace(Request[None]):
 class _Pass:
     """One look at all segments of a log that were begun before `until_id`.
 
-    `finished`: the ends of those that were dealt with. `known`: of vchannels met, when their
-    collection was dropped.
+    `finished`: the ends of those that were dealt with. `known`: of vchannels met, whether their
+    collection is gone.
     """
 
     drops: int
     until_id: MessageId
     finished: set[MessageId] = field(default_factory=set)
-    known: dict[str, TimeTick | None] = field(default_factory=dict)
+    known: dict[str, bool] = field(default_factory=dict)
     done: bool = False
 
 
@@ -181,14 +182,14 @@ class Reclamation(Actor[ReclaimSpace]):
         return True
 
     async def _dead(self, channel: OpenChannel, at: _Pass, contents: Contents) -> Dead:
-        # One that the log knows to exist was created again by a client of Milvus.
-        alive = channel.segments.collections
-        names = [it for it in contents if it and it not in alive]
+        # One that the log knows to exist was created by a client of Milvus, or is not recorded yet.
+        names = [it for it in contents if it and not channel.segments.is_ours(it)]
         for name in names:
             if name not in at.known:
                 with anyio.fail_after(ANSWER_S):
-                    at.known[name] = await self._node.catalog.dropped_at(name)
-        dropped = {it: tick for it in names if (tick := at.known[it]) is not None}
+                    found = await self._node.catalog.shard(name)
+                at.known[name] = found is NoShard.DROPPED
+        dropped = frozenset(it for it in names if at.known[it])
         if len(at.known) > KNOWN_MAX:
             at.known = {}
         # Now, not at the start of the pass: one that is begun later lies above this segment.

@@ -141,7 +141,7 @@ class Rewritten:
         return [it for it in written if it.vchannel == KEPT or it.base_id >= sealed_to]
 
     def give_back(self, opened: Opened, *gone: str) -> list[LogSegment]:
-        dead = Dead(dict.fromkeys(gone or (GONE,), TimeTick(1 << 62)))
+        dead = Dead(frozenset(gone or (GONE,)))
         editions = editions_of(opened)
         new = [
             editions.give_back(segment, dead, lambda: None) for segment in opened.writer.view.sealed
@@ -235,7 +235,7 @@ def test_a_damaged_segment_is_not_rewritten(tmp_path: Path) -> None:
     path.write_bytes(data)
     editions = editions_of(opened)
     with pytest.raises(Corrupt):
-        editions.give_back(segment, Dead({KEPT: TimeTick(1 << 62)}), lambda: None)
+        editions.give_back(segment, Dead(frozenset({KEPT})), lambda: None)
     assert not list(log.folder.glob("*-000001.new"))
     assert segment in opened.writer.view.sealed
 
@@ -274,8 +274,6 @@ def test_a_fenced_owner_rewrites_nothing() -> None:
     steps = files.steps
     with pytest.raises(Fenced):
         editions_of(old).give_back(
-            old.writer.view.sealed[0],
-            Dead({"by-dev-rootcoord-dml_0_1v0": TimeTick(1 << 62)}),
-            lambda: None,
+            old.writer.view.sealed[0], Dead(frozenset({"by-dev-rootcoord-dml_0_1v0"})), lambda: None
         )
     assert files.steps == steps, "it has changed nothing"

@@ -14,7 +14,7 @@ from broker.core.log.dead_records import (
     worth_rewriting,
 )
 from broker.core.log.delivery import Selection, catch_up, deliver, selection_of
-from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.ids import MessageId, TxnId
 from broker.model.message import MessageType
 from broker.model.position import ReadPosition
 from broker.model.record import Record
@@ -23,7 +23,6 @@ from tests.broker.core.log.test_assembler import ALL, Reading, broken_by, logs, 
 from tests.broker.core.txn.test_transactions import V
 
 LIVE, DROPPED = V
-LATE = TimeTick(1 << 62)
 OF_LIVE = selection_of(LIVE, ())
 
 
@@ -69,8 +68,7 @@ def test_readers_of_a_rewritten_log_get_all_that_is_needed(
 ) -> None:
     """The newest record stays, as the log sees to it."""
     below = data.draw(st.integers(1, records[-1].base_id))
-    dropped_at = data.draw(st.sampled_from([LATE, *(it.last_tick for it in records)]))
-    dead = Dead({DROPPED: dropped_at}, open_txns=open_at_the_end(records))
+    dead = Dead(frozenset({DROPPED}), open_txns=open_at_the_end(records))
     left = without(records, dead, below)
     selection: Selection = data.draw(st.sampled_from((ALL, OF_LIVE)))
     reading = ReadingAcross(left, selection, ReadPosition(MessageId(1)))
@@ -92,15 +90,13 @@ def test_what_is_dead_is_what_the_naive_model_says(
     records: list[Record], data: st.DataObject
 ) -> None:
     floors = data.draw(st.dictionaries(st.sampled_from(V), st.integers(0, 60), max_size=2))
-    ticks = st.sampled_from([it.last_tick for it in records])
-    dropped = data.draw(st.dictionaries(st.sampled_from(V), ticks, max_size=2))
+    dropped = data.draw(st.sets(st.sampled_from(V)))
     txns = open_at_the_end(records)
-    dead = Dead(dropped, {n: MessageId(i) for n, i in floors.items()}, txns)
+    dead = Dead(frozenset(dropped), {n: MessageId(i) for n, i in floors.items()}, txns)
     for it in records:
         needed = (it.txn is not None and it.txn.id in txns) or not it.vchannel
         for each in it.messages():
-            is_since = each.tick > dropped.get(it.vchannel, 0)
-            needed |= is_since and each.id >= floors.get(it.vchannel, 0)
+            needed |= it.vchannel not in dropped and each.id >= floors.get(it.vchannel, 0)
         assert dead.covers(it) == (not needed)
 
 
@@ -108,7 +104,7 @@ def test_a_tick_record_goes_with_the_dead_ones_before_it() -> None:
     record = written()[0]
     tick = replace(record, kind=MessageType.TIME_TICK, vchannel="", txn=None)
     other = replace(tick, kind=2)
-    dead = Dead({record.vchannel: LATE})
+    dead = Dead(frozenset({record.vchannel}))
     assert is_dead(record, dead, behind_dead=False)
     assert is_dead(tick, dead, behind_dead=True)
     assert not is_dead(tick, dead, behind_dead=False)
@@ -122,7 +118,7 @@ def test_dead_bytes_are_counted_by_vchannel_and_across_a_floor_by_ids() -> None:
         "b": VChannelPart(500, MessageId(3), MessageId(13)),
     }
     assert Dead().bytes_in(contents) == 0
-    assert Dead({"a": LATE, "z": LATE}).bytes_in(contents) == 1000
+    assert Dead(frozenset({"a", "z"})).bytes_in(contents) == 1000
     for floor, size in ((1, 0), (3, 0), (8, 250), (13, 500), (99, 500)):
         assert Dead(below={"b": MessageId(floor)}).bytes_in(contents) == size
 

@@ -2,13 +2,13 @@
 
 from actors.testing import run_seeded
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, TimeTick, TxnId
-from broker.model.message import Appended, AppendedInTxn, MessageType
+from broker.model.ids import CollectionId, TxnId
+from broker.model.message import AppendedInTxn, MessageType
 from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.policy import SealedSegment
 from broker.model.txn import TxnContext
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.row_schemas import CatalogVersion, NoRowSchemas
+from broker.ports.row_schemas import CatalogVersion, NoRowSchemas, NoShard, Shard
 from broker.ports.wal import Corrupt, WalError
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, message, running_node
@@ -23,7 +23,7 @@ class CatalogFake(NoRowSchemas):
     """A catalog: `gone` are the vchannels of dropped collections."""
 
     def __init__(self, away: str = "") -> None:
-        self.gone: dict[str, TimeTick] = {}
+        self.gone: set[str] = set()
         self.drops, self.away = 0, away
         self.asked: list[str] = []
 
@@ -31,13 +31,13 @@ class CatalogFake(NoRowSchemas):
         self._answer()
         return CatalogVersion(self.drops, self.drops)
 
-    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+    async def shard(self, vchannel: str) -> Shard | NoShard:
         self._answer()
         self.asked.append(vchannel)
-        return self.gone.get(vchannel)
+        return NoShard.DROPPED if vchannel in self.gone else NoShard.OTHER
 
-    def drop(self, *vchannels: str, tick: int = 1 << 62) -> None:
-        self.gone |= dict.fromkeys(vchannels, TimeTick(tick))
+    def drop(self, *vchannels: str) -> None:
+        self.gone |= set(vchannels)
         self.drops += 1
 
     def _answer(self) -> None:
@@ -167,31 +167,6 @@ def test_a_collection_that_the_log_knows_is_needed_whatever_the_catalog_says() -
             assert await size(world) >= before
 
     run_seeded(5, scenario)
-
-
-def test_what_is_appended_to_the_name_after_the_drop_stays() -> None:
-    """By a client that names the vchannel itself: it was acknowledged."""
-
-    async def scenario() -> None:
-        catalog = CatalogFake()
-        wal = MemoryWal(segment_bytes=SEGMENT_BYTES)
-        async with running_node(wal, LIMITS, catalog=catalog) as world:
-            await world.assign()
-            await fill(world)
-            (landed,) = await world.append(message("the last before"))
-            assert isinstance(landed, Appended)
-            for number in range(30):
-                await world.append(message(f"{BODY}{number}"))
-            await world.clock.sleep(1)
-            catalog.drop(DROPPED, tick=landed.tick)
-            await world.clock.sleep(10)
-            assert int(statistics(world)["given_back_bytes"]) > 100_000
-            reader = Reader(world, DROPPED)
-            await reader.read_until((await world.offsets()).next_id - 1)
-            found = [it.body for it in reader.messages]
-            assert found[-30:] == [f"{BODY}{number}".encode() for number in range(30)]
-
-    run_seeded(8, scenario)
 
 
 class Stubborn(MemoryLog):
