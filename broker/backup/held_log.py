@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -66,21 +66,15 @@ class HeldLog:
                 raise BackupFailed(f"{self._log / name} changes all the time; try again")
 
     def link_new(self, pchannels: Iterable[str]) -> None:
-        """Link the files that came since; not the marks: the first links still hold everything.
-
-        Nor new editions of segments that are held: what they lack was dropped behind the metadata.
-        """
+        """Link the files that came since; not the marks: the first links still hold everything."""
         for name in pchannels:
-            self._link(name, SUFFIXES, among=_held(self.folder / name))
+            self._link(name, SUFFIXES)
 
-    def _link(
-        self, pchannel: str, suffixes: tuple[str, ...], among: Set[str] = frozenset()
-    ) -> bool:
-        """Link files, except of the segments `among`; False when one vanished before it."""
+    def _link(self, pchannel: str, suffixes: tuple[str, ...]) -> bool:
+        """False when a file vanished before it was linked."""
         source, target = self._log / pchannel, self.folder / pchannel
         try:
             names = [it.name for it in source.iterdir() if it.name.endswith(suffixes)]
-            names = [it for it in names if _segment_of(it) not in among]
         except FileNotFoundError:
             return True  # no owner has opened this log yet
         try:
@@ -93,18 +87,6 @@ class HeldLog:
         except OSError as error:
             raise _cannot_hold(source, error) from error
         return True
-
-
-def _held(folder: Path) -> Set[str]:
-    """The segments of which an edition is linked."""
-    if not folder.is_dir():
-        return frozenset()
-    return {_segment_of(it.name) for it in folder.iterdir() if it.suffix == SUFFIXES[0]}
-
-
-def _segment_of(file_name: str) -> str:
-    """First id and term, which all editions of a segment have in common."""
-    return "-".join(file_name.partition(".")[0].split("-")[:2])
 
 
 def remove_left_behind(log: Path) -> None:

@@ -210,7 +210,7 @@ class Scanner(Actor[_Message]):
             waiting.cursor = picked.cursor
             # Good messages before the contradiction are delivered first; the next Pull meets it
             # again.
-            if picked.broken and not picked.items and not self._given_back(assembler):
+            if picked.broken and not picked.items:
                 return self._inconsistent(picked)
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
@@ -218,11 +218,6 @@ class Scanner(Actor[_Message]):
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
         return Delivery((), None, waiting.cursor)
-
-    def _given_back(self, assembler: Assembler) -> bool:
-        """Whether space was given back since the assembler began: it then goes on without that."""
-        before, assembler.given_back_id = assembler.given_back_id, self._channel.log.given_back_id()
-        return assembler.given_back_id > before
 
     def _held_back(self) -> bool:
         """Whether a pause applies: only before the first read, as in Milvus."""
@@ -246,14 +241,11 @@ class Scanner(Actor[_Message]):
         if isinstance(open_id, Refusal):
             return open_id
         assembler = Assembler(open_id, partial=waiting.cursor.partial)
-        assembler.given_back_id = self._channel.log.given_back_id()
         while assembler.next_id < waiting.cursor.next_id:
             records = await self._records(assembler.next_id, READ_BYTES_MIN)
             if isinstance(records, Refusal):
                 return records
             catch_up(records, waiting.cursor, assembler)
-            if not records:  # a restored log may end where space was given back
-                assembler.next_id = waiting.cursor.next_id
         # Bodies are absorbed by whole records, so this may lie past the cursor.
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
@@ -269,7 +261,7 @@ class Scanner(Actor[_Message]):
             records = await self._records(next_id, 1)
             if isinstance(records, Refusal):
                 return records
-            confirmed_id = records[0].last_confirmed_id if records else next_id
+            confirmed_id = records[0].last_confirmed_id
         bounds = self._channel.log.bounds()
         # The tail may still hold what retention removed, and retention may have run since the read
         # above: without this check the replay would begin behind the cursor and skip the rest.
@@ -326,10 +318,9 @@ class Scanner(Actor[_Message]):
             found = await self._channel.log.read(from_id, read_bytes)
         except WalError as error:
             return refusal_of(error)
+        # Not empty: every caller asks below the tail's end, where all is durable.
         end = self._channel.tail.next_id  # the log may hold a group that is not yet published
-        if found and found[-1].next_id <= end:
-            return found
-        return [r for r in found if r.next_id <= end]
+        return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
 
     def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
         """Cache records read from the log beyond the credit, unless the tail holds them."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.ports.wal import Corrupt, UnknownFormat
-from broker.wal.segmented.gap_format import Gap
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.scan import entries_in
+from broker.wal.segmented.scan import records_in
 from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.settings import DEFAULTS
 
@@ -35,8 +34,6 @@ class Row:
     vchannel: str = ""
     body_bytes: int = 0
     damage: str = ""
-    given_back: bool = False
-    """A gap: ids without records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def verify(path: Path) -> InspectionReport:
         for row in _rows(folder):
             if row.damage:
                 damages.append(row)
-            elif not row.given_back:
+            else:
                 records, messages = records + 1, messages + row.messages
     segments = [segment for folder in folders for segment in folder.segments]
     return InspectionReport(
@@ -146,13 +143,10 @@ def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     damages = list[Row]()
     file = folder.files.open(name)
     try:
-        for stored in entries_in(file, name, segment, lambda d: damages.append(_damaged(d))):
+        for stored in records_in(file, name, segment, lambda d: damages.append(_damaged(d))):
             # Damage met on the way to this record lies before it.
             yield from damages
             damages.clear()
-            if isinstance(stored, Gap):
-                yield _gap_row(name, stored)
-                continue
             record = stored.record
             yield Row(
                 file=name,
@@ -173,19 +167,6 @@ def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     finally:
         file.close()
     yield from damages
-
-
-def _gap_row(file: str, gap: Gap) -> Row:
-    return Row(
-        file,
-        gap.offset,
-        gap.end - gap.offset,
-        gap.term,
-        gap.base_id,
-        gap.next_id - gap.base_id,
-        gap.base_tick,
-        given_back=True,
-    )
 
 
 def _damaged(damage: Corrupt | UnknownFormat) -> Row:

@@ -116,7 +116,7 @@ def alter(
 
 @app.command()
 def drop(name: Existing, database: Database = "", server: Server = "") -> None:
-    """Drop a collection; its space on the disk comes back within minutes."""
+    """Drop a collection; its messages stay in the log until retention removes them."""
     from broker.cli.show.collection_table import drop_collection
 
     drop_collection(server, name, database)

@@ -85,7 +85,6 @@ def deliver(
 ) -> DeliveryResult:
     """What the consumer sees of consecutive records, the first of which holds `cursor.next_id`.
 
-    Where space was given back, the first is the next one behind it, and ids are missing between.
     Stops at about `bytes_max`, even within a record or transaction, but delivers at least one
     message if there is one. Records of other vchannels cost one comparison each; those with
     vchannel "" go to every consumer. `assembler` must be at the cursor (see `catch_up`).
@@ -115,12 +114,8 @@ def catch_up(records: Sequence[Record], cursor: ReadPosition, assembler: Assembl
     absorbed by whole records, so the assembler may end up past the cursor: continue from there.
     """
     for record in records:
-        if record.next_id <= assembler.next_id:
+        if record.base_id >= cursor.next_id or record.next_id <= assembler.next_id:
             continue
-        if record.base_id >= cursor.next_id:
-            # All below the cursor was absorbed, or its space was given back.
-            assembler.next_id = max(assembler.next_id, cursor.next_id)
-            return
         if record.txn is not None and record.base_id >= assembler.since_id:
             assembler.absorb(record)
         whole = record.txn is not None or record.next_id <= cursor.next_id

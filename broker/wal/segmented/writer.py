@@ -8,7 +8,6 @@ Next: broker/wal/segmented/record_format.py
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import dataclass
 
 from broker.core.log.removal import expired
@@ -151,17 +150,6 @@ class Writer:
             self.view = LogView(kept, kept_bytes, now.active, removed_tick)
             return now.sealed[:gone]
 
-    def adopt_edition(self, old: LogSegment, new: LogSegment) -> bool:
-        """Put a rewritten segment into the view; False if truncation has dropped it meanwhile."""
-        with self._view_lock:
-            now = self.view
-            if old not in now.sealed:
-                return False
-            sealed = tuple(new if it == old else it for it in now.sealed)
-            sealed_bytes = now.sealed_bytes + new.size_bytes - old.size_bytes
-            self.view = LogView(sealed, sealed_bytes, now.active, now.removed_tick)
-            return True
-
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
         """Start a new segment when the active one's first message is too old.
 
@@ -173,22 +161,8 @@ class Writer:
             return
         if now_ms - (first_tick >> TICK_LOGICAL_BITS) <= age_ms_max:
             return
-        self._seal_now(self._active.capacity)
-
-    def seal_small(self) -> None:
-        """Start a new, small segment, unless the active one is empty; raises as `seal_old`.
-
-        For space that is given back: the next segment must not take the space of the last one.
-        """
-        if self._final is not None or not self.view.active.size_bytes:
-            return
-        with suppress(OSError):  # the next opening removes it
-            self._preallocator.discard()
-        self._seal_now(self._place.settings.opening_bytes)
-
-    def _seal_now(self, capacity: int) -> None:
         try:
-            spare = self._preallocator.take(capacity)
+            spare = self._preallocator.take(self._active.capacity)
         except OSError as failure:
             raise WalError(
                 f"{self._claim.channel}: cannot allocate a segment: {failure}"
