@@ -175,10 +175,13 @@ def test_a_collection_that_milvus_announced_takes_rows_and_messages(
     async def announce(log: Client) -> None:
         header = messages.CreateCollectionMessageHeader(collection_id=8000, partition_ids=[8001])
         created = Message(b"", type=MessageType.CREATE_COLLECTION, header=bytes(header))
-        for name in ("sink_announced", "sink_announced_rows"):
-            for vchannel in (await log.collections.get(name)).vchannels:
-                await log.raw_append(vchannel, created)
+        for vchannel in (await log.collections.get("sink_announced")).vchannels:
+            await log.raw_append(vchannel, created)
+        # A collection with a schema is announced when it is created.
+        by_master = await log.master.describe_collection("sink_announced_rows")
+        partitions["rows"] = by_master.default_partition_id
 
+    partitions: dict[str, int] = {"plain": 8001}
     with_client(announce)
     frame = spark.range(200)
     write(frame.selectExpr("cast(id as string) value"), broker, topic="sink_announced")
@@ -196,7 +199,8 @@ def test_a_collection_that_milvus_announced_takes_rows_and_messages(
     assert plain == rows == list(range(200))
     for it in found:
         header = messages.InsertMessageHeader.parse(HEADER.need(it.tags))
-        assert [(part.partition_id, part.rows) for part in header.partitions] == [(8001, 1)]
+        expected = partitions["rows" if it.payload.startswith(b"{") else "plain"]
+        assert [(part.partition_id, part.rows) for part in header.partitions] == [(expected, 1)]
 
 
 @pytest.mark.parametrize("how", ["killed", "raises"])

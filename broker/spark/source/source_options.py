@@ -66,7 +66,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 NAMES = tuple(OPTIONS)
 # Spark adds these to the options of `load(path)` and of a stream.
 SPARK_OWN = frozenset({"path", "checkpointlocation"})
-OF_THE_SINK = ("topic", "key", "appId", "batchId", "timeout")
+OF_THE_SINK = ("topic", "key", "partition", "appId", "batchId", "timeout")
 """Options of the sink alone; a table has them for INSERT INTO."""
 OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
 OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")
