@@ -269,7 +269,7 @@ def scan_read_response(frame: bytes) -> ReadAnswer:
     for tag, first, stop in fields(frame, 0, len(frame)):
         match tag:
             case 0x0A:
-                batch = _scan_batch(frame, first, stop)
+                batch = scan_batch(frame, first, stop)
             case 0x10:
                 closed_tick = first
             case 0x1A:
@@ -281,7 +281,8 @@ def scan_read_response(frame: bytes) -> ReadAnswer:
     return ReadAnswer(batch, closed_tick, position, end)
 
 
-def _scan_batch(frame: bytes, start: int, end: int) -> ReadBatch:
+def scan_batch(frame: bytes, start: int, end: int) -> ReadBatch:
+    """The ReadBatch at this place of a frame. Raises Malformed."""
     found: dict[str, object] = {}
     properties: list[bytes] = []
     for tag, first, stop in fields(frame, start, end):

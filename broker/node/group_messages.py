@@ -6,7 +6,7 @@ from actors import Ref, Request
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
-from broker.model.ids import TimeTick
+from broker.model.ids import MessageId, TimeTick
 from broker.value import value
 
 # ---- of a Group ---------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class LeasedMessages:
 class TakeMessages(Request[LeasedMessages | Refusal]):
     """About `bytes_max` bytes of messages for a member, at least one message.
 
-    Answered after some seconds without any: use a deadline of at least 15 s. One at a time.
+    Answered after some 20 s without any: use a deadline of at least 45 s. One at a time.
     """
 
     member: int
@@ -94,9 +94,17 @@ class StopGroup(Request[Refusal | None]):
     """End, unless there are members. For the GroupKeeper, before it drops or seeks the group."""
 
 
-GroupMessage = (
+@dataclass(frozen=True, slots=True)
+class MessagesCame:
+    """The tail has new records of the vchannel, all of them at `from_id` or above."""
+
+    from_id: MessageId
+
+
+MemberMessage = (
     JoinGroup | LeaveGroup | TakeMessages | AckMessages | NackMessages | ExtendLease | StopGroup
 )
+GroupMessage = MemberMessage | MessagesCame
 
 # ---- of the GroupKeeper -------------------------------------------------------------------------
 

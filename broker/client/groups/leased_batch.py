@@ -126,24 +126,36 @@ class LeasedBatch:
         """Of each tick what lies between it and the one before it: so the spans leave no gap."""
         if not messages:
             raise BadCommit("no messages are given; leave the argument out for all of them")
-        wanted = {(message.id, message.tick) for message in messages}
-        ticks = sorted({tick for _, tick in wanted})
+        given = {(message.id, message.tick) for message in messages}
+        ticks = sorted({tick for _, tick in given})
         spans = [self._between.get(tick) for tick in ticks]
         lost = [tick for tick, span in zip(ticks, spans, strict=True) if span is None]
         if lost:
             raise BadCommit(f"the message at tick {lost[0]} is not of this batch")
-        for own in self.messages:
-            if own.tick in ticks and (own.id, own.tick) not in wanted:
-                raise BadCommit(
-                    f"message {own.id} is of the same transaction as one of those given: they are"
-                    " acknowledged together"
-                )
+        for tick in ticks:
+            for id in self._of_one_tick.get(tick, ()):
+                if (id, tick) not in given:
+                    raise BadCommit(
+                        f"message {id} is of the same transaction as one of those given: they are"
+                        " acknowledged together"
+                    )
+        # Not joined: a message that was acknowledged before has to be refused.
         return [v1.TickSpan(after=it.after, upto=it.upto) for it in spans if it is not None]
 
     @cached_property
+    def _of_one_tick(self) -> dict[int, Sequence[int]]:
+        """The ids of each transaction, by its tick."""
+        found: dict[int, list[int]] = {}
+        for batch in self.batches:
+            if not isinstance(batch.ticks, range):
+                for id, tick in zip(batch.ids, batch.ticks, strict=True):
+                    found.setdefault(tick, []).append(id)
+        return dict(found)
+
+    @cached_property
     def _between(self) -> dict[int, TickSpan]:
-        ticks = sorted({message.tick for message in self.messages})
+        ticks = sorted({tick for batch in self.batches for tick in batch.ticks})
         afters = [self._lease.span.after, *ticks[:-1]]
         uptos = [*ticks[:-1], self._lease.span.upto]
         pairs = zip(ticks, afters, uptos, strict=True)
-        return {tick: TickSpan(after, upto) for tick, after, upto in pairs}
+        return {tick: TickSpan(TimeTick(after), TimeTick(upto)) for tick, after, upto in pairs}

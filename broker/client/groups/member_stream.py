@@ -28,10 +28,9 @@ from broker.core.naming import pchannel_of
 from broker.model.failure import StreamingCode
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick
-from schemas.batches import scan_read_response
 from schemas.encoding.frames import HEAD_BYTES, frame
 from schemas.generated.tidemark import v1
-from schemas.wire import Malformed
+from schemas.leased import scan_join_response
 
 JOIN = "/tidemark.v1.Groups/Join"
 
@@ -39,8 +38,11 @@ JOIN = "/tidemark.v1.Groups/Join"
 class MemberStream:
     """Settles messages over one stream. Any number of tasks at once."""
 
-    def __init__(self, stream: Conversation) -> None:
+    def __init__(self, stream: Conversation, credit_bytes: int) -> None:
+        """`credit_bytes`: what the server may send ahead of the program."""
         self._stream = stream
+        self._credit_bytes = credit_bytes
+        self._owed_bytes = 0
         self._writes = anyio.Lock()
         self._unsent: list[v1.SettleMessages] = []
         self._waiting: dict[int, _Answer] = {}
@@ -80,8 +82,15 @@ class MemberStream:
             waiting.arrived.set()
 
     async def grant(self, credit_bytes: int) -> None:
-        """Take so many bytes more."""
-        await self._write(v1.JoinGroupRequest(credit_bytes=credit_bytes))
+        """Take so many bytes more.
+
+        In quarters of the credit, or with what is settled: fewer requests than one for each batch,
+        while the server still has the rest.
+        """
+        self._owed_bytes += credit_bytes
+        if self._owed_bytes >= self._credit_bytes // 4:
+            async with self._writes:
+                await self._send(v1.JoinGroupRequest())
 
     def end(self) -> None:
         """The stream is gone: what was not answered may or may not have taken effect."""
@@ -99,11 +108,8 @@ class MemberStream:
                 unsent, self._unsent = self._unsent, []
                 await self._send(v1.JoinGroupRequest(settle=unsent))
 
-    async def _write(self, request: v1.JoinGroupRequest) -> None:
-        async with self._writes:
-            await self._send(request)
-
     async def _send(self, request: v1.JoinGroupRequest) -> None:
+        request.credit_bytes, self._owed_bytes = self._owed_bytes, 0
         # A message that is written in part would break the stream.
         with anyio.CancelScope(shield=True):
             try:
@@ -165,7 +171,7 @@ class GroupSubscription:
         A task of its own hands them to the program: the program may be waiting for an answer that
         is behind them on the stream.
         """
-        member = MemberStream(stream)
+        member = MemberStream(stream, self._credit_bytes)
         self._streams.add(member)
         arriving = _Arriving(member, deliveries)
         failure: Exception | None = None
@@ -202,35 +208,35 @@ class GroupSubscription:
         owed_bytes = 0
         while True:
             for each in frames:
-                answer = self._parsed(each)
+                answer, leased, batches = self._parsed(each)
                 for settled in answer.settled:
                     member.answered(settled)
                 if answer.joined is not None:
                     self._joined = True
                     lease_s = answer.joined.lease_ms / 1000
                     heard()
-                if answer.leased is None:
+                if leased is None:
                     continue
                 owed_bytes += HEAD_BYTES + len(each)
-                parts += self._batches(answer.leased)
-                if not answer.leased.more:
-                    batch = self._leased(answer.leased, parts, member, lease_s)
+                parts += batches
+                if not leased.more:
+                    batch = self._leased(leased, parts, member, lease_s)
                     arriving.add(batch, owed_bytes)
                     parts, owed_bytes = [], 0
             frames = await stream.read(SILENCE_S)
 
-    def _parsed(self, data: bytes) -> v1.JoinGroupResponse:
+    def _parsed(
+        self, data: bytes
+    ) -> tuple[v1.JoinGroupResponse, v1.LeasedMessages | None, list[MessageBatch]]:
         try:
-            return v1.JoinGroupResponse.parse(data)
+            scanned = scan_join_response(data)
+            answer = v1.JoinGroupResponse.parse(scanned.rest)
+            head = scanned.leased
+            leased = None if head is None else v1.LeasedMessages.parse(head)
         except Exception as error:
             raise ProtocolBroken(f"{self.channels[0]}: {error}") from error
-
-    def _batches(self, leased: v1.LeasedMessages) -> list[MessageBatch]:
-        try:
-            found = [scan_read_response(each).batch for each in leased.reads]
-        except Malformed as error:
-            raise ProtocolBroken(f"{self.channels[0]}: {error}") from error
-        return [MessageBatch(it, self._collection, TimeTick(0)) for it in found if it is not None]
+        batches = [MessageBatch(it, self._collection, TimeTick(0)) for it in scanned.batches]
+        return answer, leased, batches
 
     def _leased(
         self,

@@ -35,20 +35,24 @@ from broker.node.group_messages import (
 from broker.transport import ServerBatchStream
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
+from schemas.leased import leased_response
 
 JOIN_S: Final = 10.0
 JOIN_TRIES: Final = 20
 JOIN_PAUSE_S: Final = 0.05
-TAKE_S: Final = 15.0
+TAKE_S: Final = 45.0
+"""A Group answers a member that waits after half of it, at the latest."""
 SETTLE_S: Final = 40.0
 SETTLING_MAX: Final = 4096
 """Acknowledgements of one member that wait for their answers; then its requests are not read."""
 MEMBER_LENGTH_MAX: Final = 255
 TAKE_BYTES_MIN: Final = 4096
-LIFE_S: Final = 1.5
-"""Clients report a server that sends nothing for 2 s."""
+LIFE_S: Final = 4.0
+"""Clients report a server that sends nothing for 5 s."""
 RESPONSE_BYTES: Final = 1 << 20
 """A lease of more bytes, such as a large transaction, is sent in several responses."""
+
+NOTHING: Final = v1.JoinGroupResponse()
 
 FindGroup = Callable[[GroupKey], Awaitable[Ref[GroupMessage]]]
 
@@ -122,6 +126,7 @@ class ServedMember:
         self._written = anyio.Event()
         self._failure: Exception | None = None
         self._writes = anyio.Lock()
+        self._written_s = anyio.current_time()
 
     async def run(self, requests: list[v1.JoinGroupRequest]) -> None:
         """Run until the member half-closes, or the Group ends."""
@@ -172,10 +177,11 @@ class ServedMember:
             await self._send(await self._taken(allowed))
 
     async def _show_life(self) -> None:
-        """Send an empty response now and then: a member without credit hears nothing else."""
+        """Send an empty response when nothing else was sent: a member may wait for long."""
         while True:
-            await anyio.sleep(LIFE_S)
-            await self._write(v1.JoinGroupResponse())
+            await anyio.sleep_until(self._written_s + LIFE_S)
+            if anyio.current_time() >= self._written_s + LIFE_S:
+                await self._write(NOTHING)
 
     async def _taken(self, bytes_max: int) -> LeasedMessages:
         try:
@@ -193,14 +199,11 @@ class ServedMember:
         span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
         parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
         for number, reads in enumerate(parts, start=1):
-            messages = v1.LeasedMessages(
-                lease=leased.lease,
-                span=span,
-                times=leased.times,
-                reads=reads,
-                more=number < len(parts),
-            )
-            self._credit_bytes -= await self._write(v1.JoinGroupResponse(leased=messages))
+            more = number < len(parts)
+            head = v1.LeasedMessages(lease=leased.lease, span=span, times=leased.times, more=more)
+            framed = leased_response(bytes(head), reads)
+            self._credit_bytes -= len(framed)
+            await self._write_framed(framed)
 
     # ---- acknowledgements -------------------------------------------------------------------
 
@@ -231,11 +234,13 @@ class ServedMember:
             self._settling -= len(settled)
             self._written.set()
 
-    async def _write(self, response: v1.JoinGroupResponse) -> int:
-        framed = frame(bytes(response))
+    async def _write(self, response: v1.JoinGroupResponse) -> None:
+        await self._write_framed(frame(bytes(response)))
+
+    async def _write_framed(self, framed: bytes) -> None:
+        self._written_s = anyio.current_time()
         async with self._writes:
             await self._stream.write_framed(framed)
-        return len(framed)
 
 
 def _request(

@@ -1,4 +1,4 @@
-"""Turn the messages of a lease into ReadResponses, one for each batch."""
+"""Turn the messages of a lease into ReadResponses, one for each batch, without copying bodies."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,12 @@ from broker.model.message import ClosedTick, Delivered, DeliveredInTxn
 from broker.model.record import RecordSlice
 from schemas.batches import read_batch, read_response
 
+Read = Sequence[bytes]
+"""A ReadResponse in parts."""
 
-def leased_reads(items: Sequence[DeliveredItem]) -> list[bytes]:
-    """Each batch as the bytes of a ReadResponse."""
+
+def leased_reads(items: Sequence[DeliveredItem]) -> list[Read]:
+    """Each batch as a ReadResponse."""
     batches: list[Sequence[bytes]] = []
     members: list[DeliveredInTxn] = []
     for item in items:
@@ -28,17 +31,18 @@ def leased_reads(items: Sequence[DeliveredItem]) -> list[bytes]:
             case ClosedTick():
                 continue
     batches += transaction_batch(members)
-    return [b"".join(read_response(batch)) for batch in batches]
+    return [read_response(batch) for batch in batches]
 
 
-def in_parts(reads: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:
+def in_parts(reads: Sequence[Read], bytes_max: int) -> list[list[Read]]:
     """The same in parts of about `bytes_max` bytes, at least one of them, none empty but that."""
-    parts: list[list[bytes]] = [[]]
+    parts: list[list[Read]] = [[]]
     size = 0
     for read in reads:
-        if parts[-1] and size + len(read) > bytes_max:
+        read_bytes = sum(map(len, read))
+        if parts[-1] and size + read_bytes > bytes_max:
             parts.append([])
             size = 0
         parts[-1].append(read)
-        size += len(read)
+        size += read_bytes
     return parts

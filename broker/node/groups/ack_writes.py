@@ -3,6 +3,7 @@
 Each is answered when it is durable. Those of a write that failed return to the book of leases.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,31 +31,37 @@ class TakenAck:
     times: int
 
 
+IN_FLIGHT_MAX = 2
+"""Records that are being written; what comes meanwhile gathers for the next one."""
+
+
 class AckWrites:
-    """For one Group. `settled` is called after each answer."""
+    """For one Group. `settled` is called after each answer, and then `write` has to be."""
 
     def __init__(self, key: GroupKey, writer: GroupWriter, settled: Callable[[], object]) -> None:
         self._key = key
         self._writer = writer
         self._settled = settled
-        self._waiting: list[TakenAck] = []
+        self._waiting: deque[TakenAck] = deque()
         self._failed: list[TakenAck] = []
+        self._in_flight = 0
 
     def add(self, taken: TakenAck) -> None:
         """Take it along with the next `write`."""
         self._waiting.append(taken)
 
     def write(self) -> None:
-        """Begin to write all that waits, in as few records as may hold them."""
-        while self._waiting:
-            together, spans = [self._waiting.pop(0)], TickSpans()
+        """Begin to write what waits, in as few records as may hold it."""
+        while self._waiting and self._in_flight < IN_FLIGHT_MAX:
+            together, spans = [self._waiting.popleft()], TickSpans()
             count = len(together[0].spans)
             while self._waiting and count + len(self._waiting[0].spans) <= SPANS_MAX:
-                together.append(self._waiting.pop(0))
+                together.append(self._waiting.popleft())
                 count += len(together[-1].spans)
             for taken in together:
                 for span in taken.spans:
                     spans.add(span)
+            self._in_flight += 1
             change = MessagesAcked(self._key.name, tuple(spans))
             self._writer.write_then(self._key.vchannel, change, self._answer_to(together))
 
@@ -66,6 +73,7 @@ class AckWrites:
 
     def _answer_to(self, together: list[TakenAck]) -> Callable[[Refusal | None], None]:
         def answered(refusal: Refusal | None) -> None:
+            self._in_flight -= 1
             for taken in together:
                 if taken.envelope is not None:
                     taken.envelope.reply(refusal)

@@ -25,6 +25,8 @@ from broker.node.group_messages import (
     JoinGroup,
     LeasedMessages,
     LeaveGroup,
+    MemberMessage,
+    MessagesCame,
     NackMessages,
     StopGroup,
     TakeMessages,
@@ -32,6 +34,7 @@ from broker.node.group_messages import (
 from broker.node.groups.ack_writes import AckWrites, TakenAck
 from broker.node.groups.group_reader import Answer, GroupReader, position_or_refusal
 from broker.node.groups.group_writer import GroupWriter
+from broker.node.groups.unread import UnreadPart
 from broker.node.groups.wanted_items import wanted_items
 from broker.node.scanner_messages import Delivery
 from broker.node.state.node_runtime import NodeRuntime
@@ -39,7 +42,7 @@ from broker.node.state.open_channels import OpenChannel
 
 IDLE_S = 30.0
 """Without members for so long it ends; the next member starts it again."""
-TAKE_S = 5.0
+TAKE_S = 20.0
 """A member that waits is answered after so long without messages, so that it asks again."""
 RETRY_S = 0.05
 REFUSALS_MAX = 20
@@ -81,6 +84,7 @@ class GroupLeases(Actor[_Message]):
     _opened: OpenChannel
     _book: LeaseBook
     _reader: GroupReader
+    _unread: UnreadPart
     _acks: AckWrites
 
     def __init__(self, name: PChannelName, key: GroupKey, node: NodeRuntime) -> None:
@@ -90,8 +94,6 @@ class GroupLeases(Actor[_Message]):
         self._takers: deque[_Taker] = deque()
         self._reading: _Reading | None = None
         self._answers: list[tuple[_Reading, Answer]] = []
-        self._at: ReadPosition | None = None
-        """Where what was not leased yet is read on; None: to be looked up."""
         self._refused = 0
         self._begun = False
         self._busy_s = 0.0
@@ -109,6 +111,7 @@ class GroupLeases(Actor[_Message]):
         self._opened = opened
         self._book = LeaseBook(state)
         self._reader = GroupReader(context, opened, self._key, self._node)
+        self._unread = UnreadPart(opened.tail, self._key.vchannel, context.self)
         writer = GroupWriter(opened, self._node, context.clock)
         # A write may make room for new leases, and one that failed returns messages.
         self._acks = AckWrites(self._key, writer, lambda: context.after(0.0, LOOK))
@@ -126,22 +129,10 @@ class GroupLeases(Actor[_Message]):
             match envelope.message:
                 case LookAgain():
                     continue
-                case TakeMessages() as take:
-                    self._queue(envelope, take, now_s)
-                case AckMessages() as ack:
-                    self._take_ack(envelope, ack)
-                case NackMessages() as nack:
-                    envelope.reply(self._give_back(nack, now_s))
-                case ExtendLease(member, lease):
-                    envelope.reply(self._book.extend(member, lease, now_s))
-                case JoinGroup(name):
-                    envelope.reply(self._join(name))
-                case LeaveGroup(member):
-                    self._book.leave(member, now_s)
-                case StopGroup():
-                    self._stop_unless_used(envelope)
-                case _:
-                    assert_never(envelope.message)
+                case MessagesCame(from_id):
+                    self._unread.came(from_id)
+                case request:
+                    self._answer(envelope, request, now_s)
         self._acks.return_failed(self._book, now_s)
         self._acks.write()
         await self._serve(now_s)
@@ -154,6 +145,7 @@ class GroupLeases(Actor[_Message]):
         if self._opened.groups.running.get(self._key) == self._view:
             del self._opened.groups.running[self._key]
         self._reader.close()
+        self._unread.close()
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """Members, those that wait, and how often messages were delivered again."""
@@ -177,6 +169,25 @@ class GroupLeases(Actor[_Message]):
         return GroupView(self._book.state.snapshot(), members, self._book.redelivered)
 
     # ---- what members say -------------------------------------------------------------------
+
+    def _answer(self, envelope: _Envelope, request: MemberMessage, now_s: float) -> None:
+        match request:
+            case TakeMessages() as take:
+                self._queue(envelope, take, now_s)
+            case AckMessages() as ack:
+                self._take_ack(envelope, ack)
+            case NackMessages() as nack:
+                envelope.reply(self._give_back(nack, now_s))
+            case ExtendLease(member, lease):
+                envelope.reply(self._book.extend(member, lease, now_s))
+            case JoinGroup(name):
+                envelope.reply(self._join(name))
+            case LeaveGroup(member):
+                self._book.leave(member, now_s)
+            case StopGroup():
+                self._stop_unless_used(envelope)
+            case _:
+                assert_never(request)
 
     def _join(self, name: str) -> GroupJoined | Refusal:
         member = self._book.join(name)
@@ -234,7 +245,7 @@ class GroupLeases(Actor[_Message]):
         if portion is None:
             return
         # What comes again goes first; a read of new messages that waits for some is given up.
-        if portion.returned is not None or busy is None:
+        if portion.returned is not None or (busy is None and not self._unread.waits(now_s)):
             await self._begin(portion)
 
     def _waits(self, taker: _Taker, now_s: float) -> bool:
@@ -247,7 +258,7 @@ class GroupLeases(Actor[_Message]):
         return True
 
     async def _begin(self, portion: Portion) -> None:
-        cursor: ReadPosition | Refusal | None = None if portion.returned else self._at
+        cursor: ReadPosition | Refusal | None = None if portion.returned else self._unread.at
         if cursor is None:
             cursor = await position_or_refusal(self._reader, portion.after)
         if isinstance(cursor, Refusal):
@@ -272,7 +283,7 @@ class GroupLeases(Actor[_Message]):
 
     async def _take_answer(self, reading: _Reading, answer: Answer, now_s: float) -> None:
         if not isinstance(answer, Delivery):
-            self._reading = self._at = None
+            self._reading = self._unread.at = None
             self._book.put_back(reading.portion)
             if isinstance(answer, Refusal):
                 self._read_refused(answer)
@@ -292,7 +303,7 @@ class GroupLeases(Actor[_Message]):
             return
         returned = reading.portion.returned
         if returned is None:
-            self._at = answer.cursor
+            self._unread.reached(answer.cursor, found=False)
             self._let_go(reading)
         elif answer.cursor.tick >= returned.spans.end:
             self._let_go(reading)
@@ -316,7 +327,7 @@ class GroupLeases(Actor[_Message]):
             return True
         lease = self._book.lease(taker.take.member, portion, reached, now_s)
         if portion.returned is None:
-            self._at = reading.cursor
+            self._unread.reached(reading.cursor, found=True)
         taker.envelope.reply(LeasedMessages(lease.number, lease.span, lease.times, items))
         self._busy_s = now_s
         return True

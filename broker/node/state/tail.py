@@ -1,4 +1,4 @@
-"""The newest records of a pchannel in memory, its closed tick, and the Scanners waiting for more.
+"""The newest records of a pchannel in memory, its closed tick, and who waits for more.
 
 The Appender writes; any number of readers on the same event loop read. Reads of evicted records
 return None, so the reader falls back to the log.
@@ -12,8 +12,9 @@ from actors import ActorError, Ref
 from broker.core.log.named_vchannels import NamedVChannels
 from broker.core.log.tail_window import TailWindow
 from broker.model.ids import MessageId
-from broker.model.message import ClosedTick
+from broker.model.message import GROUP_CHANGE, ClosedTick
 from broker.model.record import Record
+from broker.node.group_messages import MessagesCame
 from broker.node.scanner_messages import ScannerMessage, Wake
 from broker.node.state.node_limits import NodeLimits
 
@@ -63,6 +64,7 @@ class Tail:
         self.named = NamedVChannels(next_id)
         # A dict as an ordered set: Scanners are woken in the order in which they came.
         self._waiting: dict[str, dict[Ref[ScannerMessage], None]] = {}
+        self._listening: dict[str, dict[Ref[MessagesCame], None]] = {}
         memory.windows.append(self._window)
 
     @property
@@ -93,6 +95,8 @@ class Tail:
         self._memory.make_room()
         names = {record.vchannel for record in records}
         self.named.add(names)
+        if self._listening:
+            self._tell_listeners(records)
         if "" in names:  # a record of the whole pchannel, such as a tick
             self.wake_all()
             return
@@ -111,6 +115,22 @@ class Tail:
         """Send `Wake` to the Scanner once, at the next change that may concern it."""
         self._waiting.setdefault(vchannel, {})[scanner] = None
 
+    def listen(self, vchannel: str, listener: Ref[MessagesCame]) -> MessageId:
+        """Tell `MessagesCame` once, when a record of the vchannel or of all comes.
+
+        Not for ticks, and not for changes of groups. Returns `next_id`: nothing of interest lies
+        between it and what the listener is told.
+        """
+        self._listening.setdefault(vchannel, {})[listener] = None
+        return self.next_id
+
+    def listen_no_more(self, vchannel: str, listener: Ref[MessagesCame]) -> None:
+        """Undo `listen`; no-op when it was told."""
+        listeners = self._listening.get(vchannel, {})
+        listeners.pop(listener, None)
+        if not listeners:
+            self._listening.pop(vchannel, None)
+
     def wake_all(self) -> None:
         """Wake all waiting Scanners."""
         waiting, self._waiting = self._waiting, {}
@@ -121,6 +141,17 @@ class Tail:
         """Return the memory to the node's budget; this tail is no longer read."""
         if self._window in self._memory.windows:
             self._memory.windows.remove(self._window)
+
+    def _tell_listeners(self, records: Sequence[Record]) -> None:
+        came = MessagesCame(records[0].base_id)
+        # Groups listen: what they write themselves is nothing to be read.
+        names = {record.vchannel for record in records if record.kind != GROUP_CHANGE}
+        for name in list(self._listening) if "" in names else names:
+            for listener in self._listening.pop(name, ()):
+                try:
+                    listener.tell(came)
+                except ActorError:  # it died; its next life listens by itself
+                    continue
 
     def _wake(self, scanners: dict[Ref[ScannerMessage], None]) -> None:
         for scanner in scanners:
