@@ -1,6 +1,8 @@
 """What happens after a broadcast reached every vchannel: one callback per message type."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from broker.model.broadcast import Broadcast, Broadcasted
@@ -19,6 +21,35 @@ class Callback(Protocol):
     """
 
     async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EndRecord:
+    """The record that ends a broadcast: it replaces the one at `revision` of `key`."""
+
+    key: str
+    value: bytes
+    revision: int
+
+
+class EndsBroadcast(ABC):
+    """A Callback whose changes lie in the store that has the broadcast's record.
+
+    It may write both at once, which saves a synced write.
+    """
+
+    @abstractmethod
+    async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+        """See Callback."""
+
+    @abstractmethod
+    async def apply_with_end(
+        self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /
+    ) -> int | None:
+        """As a Callback. The new revision of `end`; None: the caller is to store it.
+
+        Conflict, with no change made, when the record is not the one that `end` replaces.
+        """
 
 
 Callbacks = Mapping[int, Callback]

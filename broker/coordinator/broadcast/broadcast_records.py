@@ -22,6 +22,7 @@ from broker.core.cluster.forgotten_broadcasts import ForgottenIds
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.ids import BroadcastId, MessageId, TimeTick, VChannelName
 from broker.model.message import Appended
+from broker.ports.callbacks import EndRecord
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 from broker.ports.meta_writes import (
     SPLIT_BYTES,
@@ -175,6 +176,13 @@ class BroadcastRecords:
             {key: encode_task(task, count)}, deletes=gone, expect={key: before.revision}
         )
         return RecordedBroadcast(task, revision, count)
+
+    @staticmethod
+    def end(before: RecordedBroadcast, task: BroadcastState) -> EndRecord | None:
+        """What `save` would write of a task without a body; None if parts of its body go, too."""
+        if before.parts:
+            return None
+        return EndRecord(task_key(task.name), encode_task(task), before.revision)
 
     async def forgotten(self) -> dict[str, ForgottenIds]:
         """For each other cluster, the broadcasts whose records were deleted."""

@@ -54,7 +54,7 @@ from broker.model.broadcast import BroadcastCopy
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
 from broker.ports.broadcast_appends import BroadcastAppends
-from broker.ports.callbacks import Callbacks, FailedForGood
+from broker.ports.callbacks import Callback, Callbacks, EndsBroadcast, FailedForGood
 from broker.ports.meta import Conflict, MetaError
 
 FINAL_CODES = frozenset(
@@ -253,10 +253,11 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Run the callback, then store the tombstone: a crash in between runs it again."""
         callback = self._parts.callbacks.get(self._task.broadcast.type)
         began_s = self._context.clock.monotonic_s()
+        ended = advanced(self._task, BroadcastStep.FINISH, self._context.clock.wall_ms())
         try:
             with deadline(self._context.clock, self._parts.timing.callback_deadline_s) as scope:
                 if callback is not None:
-                    await callback(self._task.broadcast, self._task.outcome())
+                    await self._call(callback, ended)
             if scope.cancelled_caught:
                 # A failure like others: the callback must be idempotent, so it is tried again.
                 raise TimeoutError("deadline exceeded")
@@ -264,12 +265,25 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             log.error("broadcast in quarantine", broadcast=self._name, cause=str(error))
             await self._save(poisoned(self._task, str(error)))
             return
-        except Exception as error:  # noqa: BLE001 - user code must not end the task
+        except Exception as error:
+            if isinstance(error, Conflict) and isinstance(callback, EndsBroadcast):
+                raise  # as in `receive`
             self._failed(f"the callback failed: {error!r}")
             return
         if callback is not None:
             self._parts.meters.ack_callback.add(self._context.clock.monotonic_s() - began_s)
-        await self._save(advanced(self._task, BroadcastStep.FINISH, self._context.clock.wall_ms()))
+        await self._save(ended)
+
+    async def _call(self, callback: Callback, ended: BroadcastState) -> None:
+        """Run it. Some store `ended` as well, which is then recorded."""
+        broadcast, outcome = self._task.broadcast, self._task.outcome()
+        end = self._parts.records.end(self._recorded, ended)
+        if end is None or not isinstance(callback, EndsBroadcast):
+            await callback(broadcast, outcome)
+            return
+        revision = await callback.apply_with_end(broadcast, outcome, end)
+        if revision is not None:
+            self._recorded = RecordedBroadcast(ended, revision)
 
     async def _leave_quarantine(self, skip: bool, caller: Envelope[BroadcasterMessage]) -> None:
         if not self._task.poison or not self._task.unfinished:

@@ -1,6 +1,7 @@
 """Plans the requests that got their keys together, one after another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from actors import Clock
 from actors.clock import deadline
@@ -13,7 +14,9 @@ from broker.model.master.ddl import PlannedRequest
 from broker.ports.master.broadcast_planner import BroadcastPlanner
 from broker.ports.meta import MetaError
 
-PLAN_S = 10.0
+PLAN_S: Final = 10.0
+TOGETHER: Final = 64
+"""Plans whose records are read at once, and are in memory at once."""
 
 
 async def planned(
@@ -22,19 +25,49 @@ async def planned(
     """The broadcast of each request, or why it is refused; in order."""
     ready: dict[LockTicket, Broadcast] = {}
     refused: dict[LockTicket, Refused] = {}
+    to_plan: list[tuple[LockTicket, PlannedRequest]] = []
     for ticket, waiting in admitted.items():
-        request = waiting.request
-        if isinstance(request, Broadcast):
-            ready[ticket] = request
-            continue
+        if isinstance(waiting.request, Broadcast):
+            ready[ticket] = waiting.request
+        else:
+            to_plan.append((ticket, waiting.request))
+    for start in range(0, len(to_plan), TOGETHER):
+        some = to_plan[start : start + TOGETHER]
         try:
-            # In turn: each sees the ids and places that those before it have taken.
-            ready[ticket] = await _plan(request, planner, clock)
-        except Refused as error:
-            refused[ticket] = error
-        except MetaError as error:
-            refused[ticket] = Refused(StreamingCode.INNER, f"nothing has changed: {error}")
-    return ready, refused
+            unread = await _read_ahead([it for _, it in some], planner, clock)
+            for ticket, request in some:
+                # In turn: each sees the ids and places that those before it have taken.
+                plan = unread or await _planned(request, planner, clock)
+                if isinstance(plan, Refused):
+                    refused[ticket] = plan
+                else:
+                    ready[ticket] = plan
+        finally:
+            planner.forget()
+    return {ticket: ready[ticket] for ticket in admitted if ticket in ready}, refused
+
+
+async def _read_ahead(
+    requests: Sequence[PlannedRequest], planner: BroadcastPlanner, clock: Clock
+) -> Refused | None:
+    """Why none of these can be planned; None: their records are read."""
+    try:
+        with deadline(clock, PLAN_S) as scope:
+            await planner.read_ahead(requests)
+    except MetaError as error:
+        return Refused(StreamingCode.INNER, f"nothing has changed: {error}")
+    return _too_slow() if scope.cancelled_caught else None
+
+
+async def _planned(
+    request: PlannedRequest, planner: BroadcastPlanner, clock: Clock
+) -> Broadcast | Refused:
+    try:
+        return await _plan(request, planner, clock)
+    except Refused as error:
+        return error
+    except MetaError as error:
+        return Refused(StreamingCode.INNER, f"nothing has changed: {error}")
 
 
 async def _plan(request: PlannedRequest, planner: BroadcastPlanner, clock: Clock) -> Broadcast:
@@ -43,9 +76,13 @@ async def _plan(request: PlannedRequest, planner: BroadcastPlanner, clock: Clock
     with deadline(clock, PLAN_S):
         found.append(await planner.plan(request))
     if not found:
-        cause = f"nothing has changed: no plan within {PLAN_S:.0f} s; try again"
-        raise Refused(StreamingCode.INNER, cause)
+        raise _too_slow()
     if problem := record_problem(found[0]):
         planner.finished(request.request_key)
         raise invalid_argument(problem)
     return found[0]
+
+
+def _too_slow() -> Refused:
+    cause = f"nothing has changed: no plan within {PLAN_S:.0f} s; try again"
+    return Refused(StreamingCode.INNER, cause)

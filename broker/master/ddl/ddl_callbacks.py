@@ -11,7 +11,7 @@ from broker.master.table.messages import ApplyChange
 from broker.model.broadcast import Broadcast, Broadcasted
 from broker.model.ids import TimeTick
 from broker.model.message import MessageType
-from broker.ports.callbacks import Callback, Callbacks
+from broker.ports.callbacks import Callback, Callbacks, EndRecord, EndsBroadcast
 from broker.ports.headers import BadHeader
 from broker.ports.master.ddl_messages import DdlMessages
 
@@ -41,31 +41,55 @@ def ddl_callbacks(
     table_path: str,
 ) -> Callbacks:
     """`others`, with the application of every change before them."""
-    return {
-        **others,
-        **{
-            int(kind): _applying(others.get(kind), messages, find, table_path) for kind in DDL_TYPES
-        },
-    }
+
+    def applying(then: Callback | None) -> Callback:
+        alone = _Applies(messages, find, table_path)
+        return alone if then is None else _then(alone, then)
+
+    return {**others, **{int(kind): applying(others.get(kind)) for kind in DDL_TYPES}}
 
 
-def _applying(
-    then: Callback | None, messages: DdlMessages, find: Callable[[str], Ref[Any]], path: str
-) -> Callback:
-    async def apply(broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+class _Applies(EndsBroadcast):
+    """See EndsBroadcast: the table lies in the store of the broadcasts."""
+
+    def __init__(
+        self, messages: DdlMessages, find: Callable[[str], Ref[Any]], table_path: str
+    ) -> None:
+        self._messages = messages
+        self._find = find
+        self._path = table_path
+
+    async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+        await self._apply(broadcast, outcome, None)
+
+    async def apply_with_end(
+        self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /
+    ) -> int | None:
+        """See EndsBroadcast."""
+        return await self._apply(broadcast, outcome, end)
+
+    async def _apply(
+        self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord | None
+    ) -> int | None:
         try:
-            change = messages.decode(broadcast.type, broadcast.body, broadcast.vchannels)
+            change = self._messages.decode(broadcast.type, broadcast.body, broadcast.vchannels)
         except BadHeader as error:
             # A client of Milvus sent it, and each node judges its copy: it must not block others.
             log.warning("a change of definitions is not applied", error=str(error))
-            change = None
-        if change is not None:
-            # Looked up each time: a reference does not follow a restart of the table.
-            await find(path).ask(ApplyChange(change, _tick(outcome)), deadline_s=APPLY_S)
-        if then is not None:
-            await then(broadcast, outcome)
+            return None
+        if change is None:
+            return None
+        # Looked up each time: a reference does not follow a restart of the table.
+        order = ApplyChange(change, _tick(outcome), end)
+        return await self._find(self._path).ask(order, deadline_s=APPLY_S)
 
-    return apply
+
+def _then(applies: Callback, then: Callback) -> Callback:
+    async def both(broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+        await applies(broadcast, outcome)
+        await then(broadcast, outcome)
+
+    return both
 
 
 def _tick(outcome: Broadcasted) -> TimeTick:

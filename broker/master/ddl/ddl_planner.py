@@ -67,6 +67,7 @@ class DdlPlanner:
         self._collections = CollectionPlans(records, pchannels, ids)
         self._parts = PartPlans(records, ids)
         self._timestamps = PlannedTimestamps()
+        self._together = False
 
     def restore(self, recorded: Iterable[Broadcast]) -> None:
         """See BroadcastPlanner."""
@@ -82,6 +83,16 @@ class DdlPlanner:
             if isinstance(change, AddCollection) and broadcast.request_key:
                 self._collections.reserve(broadcast.request_key, change.id, change.vchannels)
 
+    async def read_ahead(self, requests: Sequence[PlannedRequest]) -> None:
+        """See BroadcastPlanner."""
+        self._together = True
+        await self._ahead.read([it.ddl for it in requests], self._collections.next_id)
+
+    def forget(self) -> None:
+        """See BroadcastPlanner."""
+        self._together = False
+        self._ahead.forget()
+
     async def plan(self, request: PlannedRequest) -> Broadcast:
         """See BroadcastPlanner."""
         newest = self._timestamps.newest(request.keys)
@@ -96,10 +107,12 @@ class DdlPlanner:
             broadcast = request.ddl.broadcast
         else:
             try:
-                await self._ahead.read(request.ddl, self._collections.next_id)
+                # Nothing is left to read, most often, when plans were read ahead together.
+                await self._ahead.read([request.ddl], self._collections.next_id)
                 change, vchannels = await self._planned(request)
             finally:
-                self._ahead.forget()
+                if not self._together:
+                    self._ahead.forget()
             broadcast = self._broadcast(request, change, vchannels)
         # Before the record: a recorded change whose records do not fit could never be applied.
         if problem := record_problem(change):

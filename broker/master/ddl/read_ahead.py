@@ -1,4 +1,4 @@
-"""What a plan is going to read, read at once: a round trip to the store each takes longer."""
+"""What plans are going to read, read at once: a round trip to the store each takes longer."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never
@@ -35,21 +35,31 @@ from broker.ports.meta import MetaEntry, MetaStore, get_many
 class ReadAhead:
     """A MetaStore in front of another one, which keeps what was read until `forget`.
 
-    For a plan: what others write meanwhile concerns names that the plan does not hold, and the
-    places and ids of their collections are remembered by the planner.
+    For plans: what others write meanwhile concerns names that these do not hold, and the places and
+    ids of their collections are remembered by the planner.
     """
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
         self._known: dict[str, MetaEntry | None] = {}
 
-    async def read(self, ddl: Ddl, next_id: CollectionId) -> None:
-        """Read what the plan of this change needs; `next_id`: of a new collection. MetaError."""
-        name, keys = _first_keys(ddl, next_id)
-        await self._fetch(keys)
-        entry = self._known.get(name)
-        if entry is not None:
-            await self._fetch(_keys_below(ddl, decode_collection(name, entry.value).id))
+    async def read(self, ddls: Sequence[Ddl], next_id: CollectionId) -> None:
+        """Read what the plans of these need; `next_id`: of a new collection. MetaError."""
+        named: list[tuple[Ddl, str]] = []
+        first: list[str] = []
+        for ddl in ddls:
+            name, keys = _first_keys(ddl, next_id)
+            named.append((ddl, name))
+            first += keys
+            if isinstance(ddl, CreateCollection):
+                next_id = CollectionId(next_id + 1)
+        await self._fetch(first)
+        below: list[str] = []
+        for ddl, name in named:
+            entry = self._known.get(name)
+            if entry is not None:
+                below += _keys_below(ddl, decode_collection(name, entry.value).id)
+        await self._fetch(below)
 
     def forget(self) -> None:
         """Ask the store again from here on."""
@@ -80,8 +90,9 @@ class ReadAhead:
         """Keeps the store open: it belongs to others."""
 
     async def _fetch(self, keys: Sequence[str]) -> None:
-        if keys:
-            self._known |= zip(keys, await get_many(self._store, keys), strict=True)
+        unknown = [it for it in dict.fromkeys(keys) if it not in self._known]
+        if unknown:
+            self._known |= zip(unknown, await get_many(self._store, unknown), strict=True)
 
 
 def _first_keys(ddl: Ddl, next_id: CollectionId) -> tuple[str, list[str]]:

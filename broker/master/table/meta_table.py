@@ -1,6 +1,7 @@
 """Applies changes to the meta table: those that wait together share one write."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -19,12 +20,25 @@ from broker.master.table.table_records import CLASH_PREFIX
 from broker.master.table.write_group import WriteGroup
 from broker.model.failure import Refused, invalid_argument
 from broker.model.master.table_change import AddCollection, RemoveCollection, RemoveIndexes
+from broker.ports.callbacks import EndRecord
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
 READ_AHEAD: Final = 32
 """Changes whose records are read at once: about as many as share a write."""
 
+END_BYTES_MAX: Final = 8 * 1024
+"""Of the record of a broadcast that ends in the write of its change: of thousands of vchannels it
+is larger, and the write has a limit."""
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """`ended`: the record that ends its broadcast is written with its change."""
+
+    envelope: Envelope[MetaTableMessage]
+    ended: bool = False
 
 
 class MetaTable(Actor[MetaTableMessage]):
@@ -36,7 +50,7 @@ class MetaTable(Actor[MetaTableMessage]):
 
     async def receive(self, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
         group = WriteGroup(self._store)
-        waiting: list[Envelope[MetaTableMessage]] = []
+        waiting: list[_Waiting] = []
         for at, envelope in enumerate(batch):
             message = envelope.message
             if group.full or isinstance(message, ClearClashes):
@@ -45,34 +59,48 @@ class MetaTable(Actor[MetaTableMessage]):
             if isinstance(message, ClearClashes):
                 await self._clear(envelope, message.ids)
                 continue
-            waiting.append(envelope)
+            waiting.append(_Waiting(envelope))
             try:
                 if len(waiting) == 1:
                     await _read_ahead(group, batch[at : at + READ_AHEAD])
-                if isinstance(message.change, AddCollection):
-                    await write_ahead(self._store, message.change)
-                await ChangeWriter(group).apply(message.change, message.tick)
+                overtaken = await _overtaken(group, message.end)
+                if overtaken is None:
+                    waiting[-1].ended = await self._apply(group, message)
+                else:
+                    waiting.pop().envelope.fail(overtaken)
             except Conflict:
                 raise  # another writer: the next incarnation reads anew, and the caller asks again
             except (MetaError, Refused) as error:
                 # A part of the change may lie in the group: none of it is written.
                 for each in waiting:
-                    each.fail(error)
+                    each.envelope.fail(error)
                 group, waiting = WriteGroup(self._store), []
         await self._flush(group, waiting)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         return {"applied": self._applied, "writes": self._writes}
 
-    async def _flush(
-        self, group: WriteGroup, waiting: Sequence[Envelope[MetaTableMessage]]
-    ) -> None:
+    async def _apply(self, group: WriteGroup, message: ApplyChange) -> bool:
+        """Whether the end of its broadcast is written with it."""
+        change, end = message.change, message.end
+        if isinstance(change, AddCollection):
+            await write_ahead(self._store, change)
+        await ChangeWriter(group).apply(change, message.tick)
+        if end is None or isinstance(change, RemoveCollection | RemoveIndexes):
+            # More follows the write of a removal: its broadcast has not ended before.
+            return False
+        if group.full or len(end.value) > END_BYTES_MAX:
+            return False
+        await group.write({end.key: end.value})
+        return True
+
+    async def _flush(self, group: WriteGroup, waiting: Sequence[_Waiting]) -> None:
         try:
-            await group.flush()
+            revision = await group.flush()
             self._writes += 1
-            for envelope in waiting:
-                assert isinstance(envelope.message, ApplyChange)
-                change = envelope.message.change
+            for each in waiting:
+                assert isinstance(each.envelope.message, ApplyChange)
+                change = each.envelope.message.change
                 if isinstance(change, RemoveCollection):
                     # After its own write, which hides them. A crash in between applies the change
                     # again, which comes here again.
@@ -82,12 +110,12 @@ class MetaTable(Actor[MetaTableMessage]):
         except Conflict:
             raise
         except MetaError as error:
-            for envelope in waiting:
-                envelope.fail(error)
+            for each in waiting:
+                each.envelope.fail(error)
             return
         self._applied += len(waiting)
-        for envelope in waiting:
-            envelope.reply(None)
+        for each in waiting:
+            each.envelope.reply(revision if each.ended else None)
 
     async def _clear(self, envelope: Envelope[MetaTableMessage], ids: Sequence[str]) -> None:
         if not 1 <= len(ids) <= CLASHES_AT_ONCE:
@@ -105,6 +133,15 @@ class MetaTable(Actor[MetaTableMessage]):
 
 
 async def _read_ahead(group: WriteGroup, batch: Sequence[Envelope[MetaTableMessage]]) -> None:
-    messages = [it.message for it in batch]
-    changes = [it.change for it in messages if isinstance(it, ApplyChange)]
-    await group.read_ahead([key for it in changes for key in keys_read(it)])
+    orders = [it.message for it in batch if isinstance(it.message, ApplyChange)]
+    ends = [it.end.key for it in orders if it.end is not None]
+    await group.read_ahead(ends + [key for it in orders for key in keys_read(it.change)])
+
+
+async def _overtaken(group: WriteGroup, end: EndRecord | None) -> Conflict | None:
+    """Why a broadcast cannot end so: another incarnation of its task has changed the record."""
+    if end is None:
+        return None
+    entry = await group.get(end.key)
+    revision = 0 if entry is None else entry.revision
+    return None if revision == end.revision else Conflict(end.key, end.revision, revision)

@@ -71,17 +71,21 @@ class WriteGroup:
             self._kept[key], self._marks[key] = value, self._mark
         return self._mark
 
-    async def flush(self) -> None:
-        """Write what was kept, at once; Conflict when another writer was here. MetaError."""
+    async def flush(self) -> int:
+        """Write what was kept, at once; its revision, 0 for nothing.
+
+        Conflict when another writer was here. MetaError.
+        """
         kept = self._kept
         if not kept:
-            return
+            return 0
         puts = {key: value for key, value in kept.items() if value is not None}
         read = [(key, self._read[key]) for key in kept if key in self._read]
         expect = {key: 0 if entry is None else entry.revision for key, entry in read}
         deletes = [key for key, value in kept.items() if value is None]
-        await self._store.write(puts, deletes=deletes, expect=expect)
+        revision = await self._store.write(puts, deletes=deletes, expect=expect)
         self._kept, self._read, self._marks = {}, {}, {}
+        return revision
 
     async def close(self) -> None:
         """Keeps the store open: it belongs to others."""

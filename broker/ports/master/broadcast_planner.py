@@ -1,6 +1,6 @@
 """Makes the broadcast of a request once its resource keys are held."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from broker.model.broadcast import Broadcast
@@ -13,6 +13,17 @@ class BroadcastPlanner(Protocol):
 
     def restore(self, recorded: Iterable[Broadcast]) -> None:
         """Broadcasts that were recorded before, unfinished ones with their body; called once."""
+        ...
+
+    async def read_ahead(self, requests: Sequence[PlannedRequest]) -> None:
+        """Read what the plans of these need at once, for until `forget`. MetaError.
+
+        Called while the keys of all of them are held.
+        """
+        ...
+
+    def forget(self) -> None:
+        """What was read ahead may be out of date from here on."""
         ...
 
     async def plan(self, request: PlannedRequest) -> Broadcast:
@@ -32,6 +43,12 @@ class NoPlanner:
     """Refuses every request: for a broadcaster whose process has no meta table."""
 
     def restore(self, recorded: Iterable[Broadcast]) -> None:
+        """See BroadcastPlanner."""
+
+    async def read_ahead(self, requests: Sequence[PlannedRequest]) -> None:
+        """See BroadcastPlanner."""
+
+    def forget(self) -> None:
         """See BroadcastPlanner."""
 
     async def plan(self, request: PlannedRequest) -> Broadcast:

@@ -42,7 +42,7 @@ from broker.model.ids import BroadcastId, TimeTick, VChannelName
 from broker.model.master.ddl import Ddl, GivenBroadcast, PlannedRequest
 from broker.model.master.table_change import AddCollection, TableChange
 from broker.model.message import Appended
-from broker.ports.callbacks import Callback
+from broker.ports.callbacks import Callback, EndRecord, EndsBroadcast
 from broker.ports.ticks import TickSource
 from tests.broker.coordinator.broadcast.broadcasting import (
     LOCKS,
@@ -189,17 +189,8 @@ class SimulatedMaster:
 
     def _callbacks(self, find: Callable[[str], Ref[Any]]) -> dict[int, Callback]:
         """The master's; each is a step."""
-
-        def stepped(callback: Callback) -> Callback:
-            async def call(broadcast: Broadcast, outcome: Broadcasted, /) -> None:
-                number = await self.faults.before("callback")
-                await callback(broadcast, outcome)
-                await self.faults.done(number, "callback")
-
-            return call
-
         found = ddl_callbacks({}, MESSAGES, find, TABLE)
-        return {kind: stepped(callback) for kind, callback in found.items()}
+        return {kind: _Stepped(callback, self.faults) for kind, callback in found.items()}
 
     def request(self, ddl: Ddl, key: str = "", timestamp: int = 0) -> PlannedRequest:
         """A request under its own key, or under this one."""
@@ -239,6 +230,28 @@ class SimulatedMaster:
                 await anyio.sleep(0.01)
             else:
                 return done
+
+
+class _Stepped(EndsBroadcast):
+    """A callback of the master, as a step; with the end of its broadcast, or without."""
+
+    def __init__(self, callback: Callback, faults: Faults) -> None:
+        assert isinstance(callback, EndsBroadcast)
+        self._callback = callback
+        self._faults = faults
+
+    async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None:
+        number = await self._faults.before("callback")
+        await self._callback(broadcast, outcome)
+        await self._faults.done(number, "callback")
+
+    async def apply_with_end(
+        self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /
+    ) -> int | None:
+        number = await self._faults.before("callback")
+        revision = await self._callback.apply_with_end(broadcast, outcome, end)
+        await self._faults.done(number, "callback")
+        return revision
 
 
 def given_request(

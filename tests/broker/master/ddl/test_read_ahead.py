@@ -1,5 +1,7 @@
 """Plans read the store once or twice, and see what was written before them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from broker.codec.milvus_schemas import table_schema
@@ -66,6 +68,22 @@ class Planned:
         self._planner.finished(request.request_key)
         return found
 
+    async def together(self, ddls: Sequence[Ddl]) -> tuple[int, int]:
+        """As `trips`, of several changes whose records are read together."""
+        self.store.trips()
+        requests = [PlannedRequest(it, ddl_keys(it), f"of {it}", "", 0) for it in ddls]
+        await self._planner.read_ahead(requests)
+        planned = [await self._planner.plan(it) for it in requests]
+        self._planner.forget()
+        found = self.store.trips()
+        for it in planned:
+            self._done += 1
+            change = self._messages.decode(it.type, it.body, it.vchannels)
+            assert change is not None
+            await ChangeWriter(self.store).apply(change, TimeTick(self._done))
+            self._planner.finished(it.request_key)
+        return found
+
 
 async def test_a_plan_reads_the_store_once_or_twice_and_no_key_alone() -> None:
     planned = Planned()
@@ -98,11 +116,20 @@ async def test_each_plan_sees_what_was_written_before_it() -> None:
             await planned.trips(CreatePartition("a", "p"))
 
 
+async def test_plans_that_are_read_ahead_together_read_nothing_themselves() -> None:
+    planned = Planned()
+    changes = [CreatePartition(name, "p") for name in "abc"] + [CreateCollection("d", 1)]
+    for name in "abc":
+        await planned.trips(CreateCollection(name, 1))
+    assert await planned.together([*changes, CreateCollection("e", 1)]) == (0, 2)
+    assert await planned.trips(DropPartition("a", "p")) == (0, 2), "nothing is kept for later"
+
+
 async def test_a_write_through_it_is_read_back() -> None:
     store = CountedReads()
     ahead = ReadAhead(store)
     await store.write({"counter/collection": b"100"})
-    await ahead.read(CreateCollection("a", 1), CollectionId(100))
+    await ahead.read([CreateCollection("a", 1)], CollectionId(100))
     assert store.trips() == (0, 1)
     assert await ahead.get("collection/a") is None
     await ahead.write({"collection/a": b"1"})
