@@ -47,8 +47,10 @@ from broker.client.net.owners import Owners
 from broker.client.read.readers import Readers
 from broker.client.txn.atomic import append_atomically
 from broker.client.txn.batch_commits import BatchCommits
+from broker.client.txn.keepalive import checked_keepalive_ms
 from broker.client.txn.stage import Stage, checked_name
-from broker.client.txn.txn import Txn, checked_keepalive_ms
+from broker.client.txn.staged_batch import KEEPALIVE_S, OneRunApps, StagedBatch
+from broker.client.txn.txn import Txn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +98,7 @@ class Client:
         self.barriers = NamedBarriers(coordinator, tasks, deadline_s=call_s)
         self.broadcast = Broadcasts(coordinator, self._targets, deadline_s=call_s)
         self.commits = BatchCommits(coordinator, deadline_s=call_s)
+        self._batches = OneRunApps(), self.commits
         self.config = ClusterConfig(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
         # Everyday calls of the parts are methods of the client too: `log.cut(...)`.
@@ -330,6 +333,24 @@ class Client:
         name = checked_name(app, batch, part, attempt, run)
         within_s = deadline_s or self._deadlines.append_s
         return Stage(self._appends, self._targets.resolve, name, within_s)
+
+    def staged(
+        self, *, keepalive_s: float = KEEPALIVE_S, deadline_s: float | None = None
+    ) -> StagedBatch:
+        """A batch on any vchannels that takes effect whole, or not at all.
+
+            async with log.staged() as out:
+                await out.append("bills", b"two tickets to Ulm")
+                await out.ack(batch)
+
+        Leaving the block commits, an exception aborts. It expires `keepalive_s` after the newest
+        message on one of its vchannels; InvalidArgument below 1 ms. `deadline_s` bounds each step.
+        """
+        within_s = deadline_s or self._deadlines.append_s
+        keepalive_ms = checked_keepalive_ms(keepalive_s)
+        return StagedBatch(
+            self._appends, self._targets.resolve, self._batches, keepalive_ms, within_s
+        )
 
     def group(self, name: str) -> ConsumerGroup:
         """The consumer group of this name: members share the messages of a collection.

@@ -6,7 +6,7 @@ from actors import Ref, Request
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
-from broker.model.ids import MessageId, TimeTick
+from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.value import value
 
 # ---- of a Group ---------------------------------------------------------------------------------
@@ -62,13 +62,17 @@ class TakeMessages(Request[LeasedMessages | Refusal]):
 class AckMessages(Request[Refusal | None]):
     """Acknowledge spans of a lease, or all that is left for none; None once that is durable.
 
+    `txn`: in this open transaction of the vchannel, which holds the messages until it ends: its
+    commit acknowledges them, otherwise they come again. 0: now.
+
     Refusals: INVALID_REQUEST_SEQ for a lease that is over, INVALID_ARGUMENT for spans that are not
-    on it, UNKNOWN when it may or may not be stored, else as for appends.
+    on it, UNKNOWN when it may or may not be stored, else as for appends and bodies of transactions.
     """
 
     member: int
     lease: int
     spans: tuple[TickSpan, ...]
+    txn: TxnId = TxnId(0)
 
 
 @value

@@ -98,6 +98,14 @@ class LeasedBatch:
         """
         await self._settle(self._request(messages, v1.Settlement.ACKNOWLEDGE), deadline_s)
 
+    async def ack_in(
+        self, txn_id: int, messages: Iterable[Received] | None, deadline_s: float
+    ) -> None:
+        """Have an open transaction of the vchannel acknowledge them; see `Txn.ack`."""
+        request = self._request(messages, v1.Settlement.ACKNOWLEDGE)
+        request.txn_id = txn_id
+        await self._settle(request, deadline_s)
+
     async def nack(
         self,
         messages: Iterable[Received] | None = None,

@@ -21,11 +21,12 @@ INTERNAL = {
     # Its argument is a coroutine function; `cut` is for programs.
     "Client": {"cut_cluster"},
     "Collections": {"targets"},
-    "LeasedBatch": {"mark", "plain_closed_tick"},
+    "LeasedBatch": {"ack_in", "mark", "plain_closed_tick"},
     "RowScanner": {"gathered"},
     "Scanner": {"step", "taken"},
     "BatchScanner": {"step", "taken"},
     "Stage": {"txn_for"},
+    "StagedBatch": {"seal", "txn_for"},
     "Txn": {"append_pieces", "append_rows", "check_whole", "seal"},
 }
 """Methods that are public for other parts of the client, and not for programs."""

@@ -43,6 +43,7 @@ from broker.client.sync.blocking import (
 from broker.client.sync.loop_thread import LoopThread
 from broker.client.txn.batch_commits import BatchCommits as AsyncBatchCommits
 from broker.client.txn.stage import Stage as AsyncStage
+from broker.client.txn.staged_batch import StagedBatch as AsyncStagedBatch
 from broker.client.txn.txn import Txn as AsyncTxn
 
 
@@ -77,6 +78,7 @@ Peer = _wrapper(AsyncPeer, BlockingContext)
 RowScanner = _wrapper(AsyncRowScanner, BlockingRowScanner)
 Scanner = _wrapper(AsyncScanner, BlockingScanner)
 Stage = _wrapper(AsyncStage, BlockingContext)
+StagedBatch = _wrapper(AsyncStagedBatch, BlockingContext)
 Ticket = _wrapper(asyncio.Future, BlockingTicket)
 Txn = _wrapper(AsyncTxn, BlockingContext)
 Watch = _wrapper(AsyncWatch, BlockingIterator)

@@ -602,6 +602,16 @@ class Client:
         `run` 0 it expires instead. `deadline_s` bounds each step. Raises InvalidArgument for an
         `app` that is empty or too long, or a negative number."""
         ...
+    def staged(self, *, keepalive_s: float = ..., deadline_s: float | None = None) -> StagedBatch:
+        """A batch on any vchannels that takes effect whole, or not at all.
+
+            with log.staged() as out:
+                out.append("bills", b"two tickets to Ulm")
+                out.ack(batch)
+
+        Leaving the block commits, an exception aborts. It expires `keepalive_s` after the newest
+        message on one of its vchannels; InvalidArgument below 1 ms. `deadline_s` bounds each step."""
+        ...
     def txn(
         self, target: str, *, keepalive_s: float | None = None, deadline_s: float | None = None
     ) -> Txn:
@@ -1322,6 +1332,15 @@ class Stage:
     Leaving an `with` block without `seal` aborts it. Every method raises TransactionExpired
     when the broker has waited too long for the next row or for the commit; write the part again
     then, as another attempt."""
+    def ack(
+        self,
+        batch: LeasedBatch,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Acknowledge messages of a group with the commit of the batch; see `Txn.ack`."""
+        ...
     def append(
         self,
         target: str,
@@ -1386,6 +1405,88 @@ class Stage:
     def __enter__(self) -> Self: ...
     def __exit__(self, *raised: object) -> None: ...
 
+class StagedBatch:
+    """What is appended and acknowledged in it takes effect together, or never: `Client.staged`.
+
+        with log.staged() as out:
+            out.append("bills", b"two tickets to Ulm")
+            out.ack(batch)
+
+    Targets are on any nodes. Leaving the block commits, an exception aborts. Raises
+    TransactionExpired when nothing was sent for `keepalive_s`, or a flush or a change of a
+    collection ended a part: nothing of it will be read, and what it acknowledged comes again.
+    OutcomeUnknown when the answer to the commit was lost: it took effect whole or not at all."""
+    def ack(
+        self,
+        batch: LeasedBatch,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Acknowledge messages of a group with the commit of the batch; see `Txn.ack`."""
+        ...
+    def append(
+        self,
+        target: str,
+        payload: bytes,
+        *,
+        key: Key | None = None,
+        properties: Mapping[str, str] = ...,
+        partition: str | None = None,
+        deadline_s: float | None = None,
+        **kind: Unpack[Kind],
+    ) -> Appended:
+        """Stage one message; returns when it would survive a power cut.
+
+        It is read with the tick of the commit. Raises Unrecoverable when the pchannel may hold no
+        more uncommitted bytes: make the batches smaller. Otherwise as `Client.append`; after
+        OutcomeUnknown the stage cannot be sealed any more."""
+        ...
+    def append_arrow(
+        self,
+        target: str,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        key: str | None = None,
+        properties: Mapping[str, str] = ...,
+        partition: str | None = None,
+        deadline_s: float | None = None,
+    ) -> list[AppendedBatch]:
+        """Stage Arrow rows, as `Client.append_arrow`.
+
+        When it fails, some of them may be in the stage: discard it."""
+        ...
+    def append_batch(
+        self,
+        target: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[Key | None] | None = None,
+        properties: Mapping[str, str] = ...,
+        partition: str | None = None,
+        deadline_s: float | None = None,
+    ) -> AppendedBatch:
+        """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
+        ...
+    def append_messages(
+        self,
+        target: str,
+        messages: Iterable[Message],
+        *,
+        partition: str | None = None,
+        deadline_s: float | None = None,
+    ) -> list[Appended]:
+        """Stage messages, each on the shard of its key; results in order, or the first error."""
+        ...
+    def commit(self) -> BatchCommitted:
+        """Make all of it take effect; leaving the block does it. `ticks`: where, by vchannel."""
+        ...
+    def discard(self) -> None:
+        """Abort it; what it acknowledged comes again. What cannot be reached now expires."""
+        ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *raised: object) -> None: ...
+
 class Txn:
     """A transaction on one vchannel, made by `Client.txn`; use it with `with`.
 
@@ -1396,6 +1497,20 @@ class Txn:
     Leaving the block commits, an exception rolls back. Raises TransactionExpired when the keepalive
     passed after the newest append, or a flush or a change of the collection ended the transaction:
     nothing of it will be read, and all of it may be tried again."""
+    def ack(
+        self,
+        batch: LeasedBatch,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Acknowledge messages of a group, all that are left or these, with the commit.
+
+        From now on the transaction holds them, and their lease does not count for them: they are
+        acknowledged when it commits, and delivered again when it does not. BadTransaction for
+        messages of another vchannel: use `Client.staged`. LeaseLost when the lease is over. After
+        any error the transaction cannot be committed."""
+        ...
     def append(
         self,
         payload: bytes,
@@ -1450,7 +1565,7 @@ class Txn:
         ...
     @property
     def cannot_commit(self) -> bool:
-        """Whether an append of unknown outcome prevents the commit for good."""
+        """Whether an append of unknown outcome, or a failed `ack`, prevents the commit for good."""
         ...
     def commit(self) -> Appended:
         """Make all of it visible; returns where the commit is. Leaving the block does it.

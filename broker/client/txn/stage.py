@@ -7,7 +7,7 @@ commit: the sealed part goes to the program that commits the whole batch.
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 import anyio
 
@@ -21,7 +21,8 @@ from broker.client.errors import (
     TidemarkError,
     TransactionExpired,
 )
-from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message
+from broker.client.groups.leased_batch import LeasedBatch
+from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message, Received
 from broker.client.txn.atomic import RETRY_PAUSE_S
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
@@ -65,12 +66,19 @@ class Stage:
     """
 
     def __init__(
-        self, appends: Appends, resolve: Resolve, name: StageName, deadline_s: float
+        self,
+        appends: Appends,
+        resolve: Resolve,
+        name: StageName,
+        deadline_s: float,
+        *,
+        keepalive_ms: int = 0,
     ) -> None:
         self._appends = appends
         self._resolve = resolve
         self._name = name
         self._deadline_s = deadline_s
+        self._keepalive_ms = keepalive_ms
         self._txns: list[Txn] = []
         self._filling: dict[VChannelName, tuple[Txn, int]] = {}
         self._beginning: dict[VChannelName, anyio.Lock] = {}
@@ -183,6 +191,17 @@ class Stage:
                 lot, held = {}, 0
         return landed + await _append_lot(lot, one)
 
+    async def ack(
+        self,
+        batch: LeasedBatch,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Acknowledge messages of a group with the commit of the batch; see `Txn.ack`."""
+        txn = await self.txn_for(VChannelName(batch.vchannel), 0)
+        await txn.ack(batch, messages, deadline_s=deadline_s)
+
     async def seal(self) -> StagedPart:
         """End the stage; returns what the commit of the batch needs.
 
@@ -208,7 +227,7 @@ class Stage:
                 for txn in self._txns:
                     tasks.start_soon(_roll_back, txn)
 
-    async def __aenter__(self) -> "Stage":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -244,7 +263,8 @@ class Stage:
 
         until_s = anyio.current_time() + self._deadline_s
         while True:
-            txn = Txn(self._appends, resolved, 0, self._deadline_s, stage=self._name)
+            name, keepalive_ms = self._name, self._keepalive_ms
+            txn = Txn(self._appends, resolved, keepalive_ms, self._deadline_s, stage=name)
             try:
                 await txn.begin()
             except TransactionExpired:

@@ -24,12 +24,12 @@ from broker.client.errors import (
     AppendsFailed,
     BadTransaction,
     DeadlineExceeded,
-    InvalidArgument,
     OutcomeUnknown,
     ProtocolBroken,
     TidemarkError,
 )
-from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message
+from broker.client.groups.leased_batch import LeasedBatch
+from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message, Received
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
 from broker.model.stage import StageName
@@ -82,7 +82,7 @@ class Txn:
         self._context: TxnContext | None = None
         self._name = ""
         self._under_way = 0
-        self._unknown: OutcomeUnknown | None = None
+        self._unknown: TidemarkError | None = None
         self._ended = self._committing = False
 
     @property
@@ -107,7 +107,7 @@ class Txn:
 
     @property
     def cannot_commit(self) -> bool:
-        """Whether an append of unknown outcome prevents the commit for good."""
+        """Whether an append of unknown outcome, or a failed `ack`, prevents the commit for good."""
         return self._unknown is not None
 
     async def begin(self) -> None:
@@ -236,6 +236,32 @@ class Txn:
         )
         return await self._sent(1, appending)
 
+    async def ack(
+        self,
+        batch: LeasedBatch,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Acknowledge messages of a group, all that are left or these, with the commit.
+
+        From now on the transaction holds them, and their lease does not count for them: they are
+        acknowledged when it commits, and delivered again when it does not. BadTransaction for
+        messages of another vchannel: use `Client.staged`. LeaseLost when the lease is over. After
+        any error the transaction cannot be committed.
+        """
+        self._open_name()
+        if batch.vchannel != self._vchannel:
+            raise BadTransaction(
+                f"the messages are of {batch.vchannel}, the transaction is on {self._vchannel}:"
+                " acknowledge them in a staged batch, Client.staged"
+            )
+        try:
+            await self._sent(1, batch.ack_in(self.id, messages, deadline_s or self._deadline_s))
+        except TidemarkError as error:
+            self._unknown = self._unknown or error
+            raise
+
     async def commit(self) -> Appended:
         """Make all of it visible; returns where the commit is. Leaving the block does it.
 
@@ -243,14 +269,14 @@ class Txn:
         not and never will be.
         """
         if self._unknown is not None:
-            # Whether it holds that message is unknown, so nothing of it may be read.
+            # What it holds, or should hold, is unknown or missing: nothing of it may be read.
             with suppress(TidemarkError):  # without an answer it expires
                 await self.rollback()
             raise self._unknown
         return await self._end(MessageType.COMMIT_TXN, self._deadline_s)
 
     def check_whole(self) -> None:
-        """Raise what prevents the commit: OutcomeUnknown or BadTransaction."""
+        """Raise what prevents the commit: OutcomeUnknown, BadTransaction, or what `ack` raised."""
         self._open_name()
         if self._under_way:
             raise BadTransaction(
@@ -360,16 +386,6 @@ def _all_landed(results: Sequence[Appended | TidemarkError]) -> list[Appended]:
     if len(landed) < len(results):
         raise next(it for it in results if isinstance(it, TidemarkError))
     return landed
-
-
-def checked_keepalive_ms(keepalive_s: float | None) -> int:
-    """In milliseconds, 0 for the server's default; InvalidArgument below 1 ms."""
-    if keepalive_s is None:
-        return 0
-    keepalive_ms = int(keepalive_s * 1000)
-    if keepalive_ms <= 0:
-        raise InvalidArgument(f"a keepalive of {keepalive_s} s is too short; use at least 0.001")
-    return keepalive_ms
 
 
 def _named(stage: StageName) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from broker.model.groups.consumer_group import TickSpan
-from broker.model.ids import TimeTick
+from broker.model.ids import TimeTick, TxnId
 
 SPANS_MAX: Final = 4096
 """Of one change."""
@@ -32,6 +32,19 @@ class MessagesAcked:
 
 
 @dataclass(frozen=True, slots=True)
+class AckedInTxn:
+    """The messages of these spans are acknowledged if the transaction `txn` commits.
+
+    `times`: how often they were delivered.
+    """
+
+    name: str
+    txn: TxnId
+    spans: tuple[TickSpan, ...]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSought:
     """The group starts anew behind `floor`, whatever was acknowledged. None: as in the creation."""
 
@@ -46,7 +59,7 @@ class GroupDropped:
     name: str
 
 
-GroupChange = GroupCreated | MessagesAcked | GroupSought | GroupDropped
+GroupChange = GroupCreated | MessagesAcked | AckedInTxn | GroupSought | GroupDropped
 
 
 class UnreadableChange(Exception):
@@ -60,7 +73,11 @@ def encode_change(change: GroupChange) -> bytes:
         case GroupCreated(_, lease_ms, floor):
             fields |= {"change": "created", "lease_ms": lease_ms, "floor": floor}
         case MessagesAcked(_, spans):
-            fields |= {"change": "acked", "spans": [(it.after, it.upto) for it in spans]}
+            fields |= {"change": "acked", "spans": _pairs(spans)}
+        case AckedInTxn(_, txn, spans, times):
+            # Not "acked" with a transaction beside it: an earlier release would apply that at once.
+            fields |= {"change": "acked in txn", "txn": txn, "spans": _pairs(spans)}
+            fields["times"] = times
         case GroupSought(_, floor):
             fields |= {"change": "sought", "floor": floor}
         case GroupDropped():
@@ -84,14 +101,24 @@ def _decoded(fields: dict[str, Any]) -> GroupChange:
         case "created":
             return GroupCreated(name, int(fields["lease_ms"]), _tick(fields["floor"]))
         case "acked":
-            spans = [TickSpan(TimeTick(int(a)), TimeTick(int(b))) for a, b in fields["spans"]]
-            return MessagesAcked(name, tuple(spans))
+            return MessagesAcked(name, _spans(fields))
+        case "acked in txn":
+            txn, times = TxnId(int(fields["txn"])), int(fields["times"])
+            return AckedInTxn(name, txn, _spans(fields), times)
         case "sought":
             return GroupSought(name, _tick(fields["floor"]))
         case "dropped":
             return GroupDropped(name)
         case other:
             raise UnreadableChange(f"a later release changed a group: {other!r} is not known")
+
+
+def _pairs(spans: tuple[TickSpan, ...]) -> list[tuple[int, int]]:
+    return [(it.after, it.upto) for it in spans]
+
+
+def _spans(fields: dict[str, Any]) -> tuple[TickSpan, ...]:
+    return tuple([TickSpan(TimeTick(int(a)), TimeTick(int(b))) for a, b in fields["spans"]])
 
 
 def _tick(number: int | None) -> TimeTick | None:

@@ -3,12 +3,17 @@
 A replay applies the records it reads, in order; each group carries the tick of the newest change it
 includes, so that a change counts once. The writer applies a change when it learns that its record
 is durable, which may be in another order. Both leave the same table.
+
+What a transaction acknowledges is held until it ends, and is part of no snapshot: a replay begins
+before every open transaction, so it holds the same again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import assert_never
 
 from broker.core.groups.group_changes import (
+    AckedInTxn,
     GroupChange,
     GroupCreated,
     GroupDropped,
@@ -19,14 +24,30 @@ from broker.core.groups.group_changes import (
 )
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
-from broker.model.ids import TimeTick
+from broker.model.ids import TimeTick, TxnId
 from broker.model.record import Record
 
 
-class GroupState:
-    """One group: everything up to `floor` is acknowledged, and `acked` above it."""
+@dataclass(frozen=True, slots=True)
+class HeldAck:
+    """What an open transaction acknowledges, by the record at `tick`.
 
-    __slots__ = ("acked", "created_tick", "floor", "key", "lease_ms", "since_tick", "tick")
+    `times`: how often the messages were delivered.
+    """
+
+    txn: TxnId
+    spans: tuple[TickSpan, ...]
+    times: int
+    tick: TimeTick
+
+
+class GroupState:
+    """One group: everything up to `floor` is acknowledged, and `acked` above it.
+
+    `held`: by open transactions; neither acknowledged nor delivered.
+    """
+
+    __slots__ = ("acked", "created_tick", "floor", "held", "key", "lease_ms", "since_tick", "tick")
 
     def __init__(self, saved: GroupSnapshot) -> None:
         self.key = saved.key
@@ -37,6 +58,7 @@ class GroupState:
         self.tick = saved.tick
         self.since_tick = saved.tick
         """Acknowledgements up to it are included, or the group was set to another place since."""
+        self.held: list[HeldAck] = []
 
     def acknowledge(self, spans: Iterable[TickSpan]) -> None:
         """Take these as acknowledged; again or not."""
@@ -47,6 +69,16 @@ class GroupState:
     def seek(self, floor: TimeTick, tick: TimeTick) -> None:
         """Forget what is acknowledged above `floor`, and that anything below it is not."""
         self.floor, self.acked, self.since_tick = floor, TickSpans(), tick
+
+    @property
+    def end(self) -> TimeTick:
+        """The last tick that is acknowledged above the floor, or held; 0 without any."""
+        return max([self.acked.end, *[span.upto for it in self.held for span in it.spans]])
+
+    @property
+    def held_count(self) -> int:
+        """The number of spans that open transactions hold."""
+        return sum([len(it.spans) for it in self.held])
 
     def snapshot(self) -> GroupSnapshot:
         """The state as a value."""
@@ -63,9 +95,21 @@ class GroupTable:
         self.groups = {each.key: GroupState(each) for each in saved}
         self.changed: set[GroupKey] = set()
         self.gone: set[GroupKey] = set()
+        self._holding: dict[TxnId, set[GroupKey]] = {}
 
-    def observe(self, record: Record) -> list[str]:
-        """Apply a record of kind GROUP_CHANGE; returns what cannot be read, as texts."""
+    @property
+    def holding(self) -> Collection[TxnId]:
+        """The open transactions that acknowledge something."""
+        return self._holding.keys()
+
+    def observe(
+        self, record: Record, open_txns: Collection[TxnId] = (), *, known: bool = False
+    ) -> list[str]:
+        """Apply a record of kind GROUP_CHANGE; returns what cannot be read, as texts.
+
+        `open_txns`: the transactions that have begun and not ended before the record. `known`: the
+        groups include it, and only what these transactions hold is learnt.
+        """
         wrong: list[str] = []
         for message in record.messages():
             try:
@@ -73,17 +117,54 @@ class GroupTable:
             except UnreadableChange as error:
                 wrong.append(f"message {message.id}: {error}")
                 continue
-            known = self.groups.get(GroupKey(record.vchannel, change.name))
-            if known is None or known.tick < message.tick:
+            state = self.groups.get(GroupKey(record.vchannel, change.name))
+            if isinstance(change, AckedInTxn):
+                # Of another one the end is included already: the replay began behind its begin.
+                if change.txn in open_txns:
+                    self.hold(record.vchannel, change, message.tick)
+            elif not known and (state is None or state.tick < message.tick):
                 self.apply(record.vchannel, change, message.tick)
+            elif state is not None:
+                _let_go(state, change, message.tick)
         return wrong
 
+    def hold(self, vchannel: str, change: AckedInTxn, tick: TimeTick) -> None:
+        """Keep what a transaction acknowledges by a record at `tick`, until `end_txn`."""
+        key = GroupKey(vchannel, change.name)
+        state = self.groups.get(key)
+        if state is not None:
+            state.held.append(HeldAck(change.txn, change.spans, change.times, tick))
+            self._holding.setdefault(change.txn, set()).add(key)
+
+    def end_txn(
+        self, txn: TxnId, commit_tick: TimeTick | None
+    ) -> list[tuple[GroupKey, tuple[HeldAck, ...]]]:
+        """Acknowledge what the transaction holds, if it has committed; None: it has not.
+
+        Returns what it held of each group, in any case.
+        """
+        found: list[tuple[GroupKey, tuple[HeldAck, ...]]] = []
+        for key in self._holding.pop(txn, ()):
+            state = self.groups.get(key)
+            mine = () if state is None else tuple([it for it in state.held if it.txn == txn])
+            # Without any, the group was set to another place, or dropped, since.
+            if state is None or not mine:
+                continue
+            state.held = [it for it in state.held if it.txn != txn]
+            found.append((key, mine))
+            if commit_tick is not None and state.since_tick < commit_tick:
+                state.acknowledge([span for it in mine for span in it.spans])
+                state.tick = max(state.tick, commit_tick)
+                self.changed.add(key)
+        return found
+
     def apply(self, vchannel: str, change: GroupChange, tick: TimeTick) -> None:
-        """Apply a change that is durable at `tick`, once.
+        """Apply a change that is durable at `tick`, once; not one of a transaction.
 
         Acknowledgements may come in any order; other changes of a group come in theirs. A change of
         a group that is not there does nothing: the group was dropped behind it.
         """
+        assert not isinstance(change, AckedInTxn), "held when it is placed, until `end_txn`"
         key = GroupKey(vchannel, change.name)
         if isinstance(change, GroupCreated):
             self._create(key, change, tick)
@@ -96,6 +177,7 @@ class GroupTable:
                 state.acknowledge(spans)
             case GroupSought(_, floor):
                 state.seek(tick if floor is None else floor, tick)
+                _let_go(state, change, tick)
             case GroupDropped():
                 del self.groups[key]
                 self.changed.discard(key)
@@ -124,3 +206,9 @@ class GroupTable:
         self.groups[key] = GroupState(GroupSnapshot(key, change.lease_ms, floor, (), tick, tick))
         self.changed.add(key)
         self.gone.discard(key)
+
+
+def _let_go(state: GroupState, change: GroupChange, tick: TimeTick) -> None:
+    """What was held before a group was set to another place has no effect on it any more."""
+    if not isinstance(change, MessagesAcked):
+        state.held = [it for it in state.held if it.tick > tick]

@@ -1,8 +1,9 @@
 """Who has which messages of a group on lease, and what is to be delivered next.
 
 Every tick above the floor is acknowledged, or in exactly one of these: a lease, what waits to come
-again, an acknowledgement that is being written, or above `edge`, where nothing was leased yet.
-In memory only: a new book begins with everything above the floor.
+again, an acknowledgement that is being written, what an open transaction holds, or above `edge`,
+where nothing was leased yet. In memory only: a new book begins with everything above the floor,
+less what transactions hold.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.core.groups.group_rules import LEASES_MAX, MEMBERS_MAX, SPANS_MAX
-from broker.core.groups.group_table import GroupState
+from broker.core.groups.group_table import GroupState, HeldAck
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import MemberView, TickSpan
@@ -107,7 +108,7 @@ class LeaseBook:
             if returned.due_s <= now_s:
                 del self._returned[at]
                 return Portion(next(iter(returned.spans)).after, returned)
-        if len(self.state.acked) + len(self._leases) >= SPANS_MAX // 2:
+        if self._spans + len(self._leases) >= SPANS_MAX // 2:
             return None
         self.edge = max(self.edge, self.state.floor)
         return Portion(self.edge)
@@ -118,7 +119,11 @@ class LeaseBook:
             return TickSpans(portion.returned.spans.within(TickSpan(portion.after, reached)))
         # The floor may have passed the begin: what is acknowledged up to it is no span any more.
         after = max(portion.after, self.state.floor)
-        return self.state.acked.missing(TickSpan(after, reached))
+        found = self.state.acked.missing(TickSpan(after, reached))
+        for held in self.state.held:
+            for span in held.spans:
+                found.remove(span)
+        return found
 
     def lease(self, member: int, portion: Portion, reached: TimeTick, now_s: float) -> Lease:
         """Lease what was read of a portion; what lies behind `reached` waits for the next one."""
@@ -145,13 +150,13 @@ class LeaseBook:
         """Ticks of a portion without messages, which would hold the floor: to be acknowledged.
 
         Of a returned portion what the log no longer holds; of a new one what lies before something
-        that is acknowledged. No member has any of them.
+        that is acknowledged, or held by a transaction. No member has any of them.
         """
         if portion.returned is not None:
             gone = tuple(self.wanted(portion, reached))
             self._keep_behind(portion.returned, reached)
             return gone
-        upto = min(reached, self.state.acked.end)
+        upto = min(reached, self.state.end)
         gone = tuple(self.wanted(portion, upto))
         self.edge = max(self.edge, upto)
         return gone
@@ -169,10 +174,10 @@ class LeaseBook:
         if isinstance(taken, Refusal):
             return taken
         # What acknowledges all of a lease makes fewer spans, and must always be possible.
-        if spans and len(self.state.acked) + len(taken) > SPANS_MAX:
+        if spans and self._spans + len(taken) > SPANS_MAX:
             return Refusal(
                 StreamingCode.RESOURCE_ACQUIRED,
-                f"{len(self.state.acked)} acknowledged ranges lie above message(s) that are not"
+                f"{self._spans} acknowledged ranges lie above message(s) that are not"
                 " acknowledged, the limit; acknowledge older messages, or whole batches",
             )
         self._settle(lease, taken)
@@ -189,6 +194,16 @@ class LeaseBook:
         assert lease.member == member
         for span in spans:
             lease.left.add(span)
+
+    def let_go(self, held: HeldAck, now_s: float) -> None:
+        """A transaction has ended without its acknowledgement: the messages come again at once.
+
+        Those above `edge` come as new ones.
+        """
+        spans = TickSpans(held.spans)
+        spans.remove(TickSpan(self.edge, max(self.edge, spans.end)))
+        if spans:
+            self._return(spans, now_s, held.times)
 
     def give_back(
         self, member: int, number: int, spans: Sequence[TickSpan], due_s: float
@@ -247,6 +262,10 @@ class LeaseBook:
                 for number, member in self._members.items()
             ]
         )
+
+    @property
+    def _spans(self) -> int:
+        return len(self.state.acked) + self.state.held_count
 
     def _held(self, member: int, number: int) -> Lease | Refusal:
         lease = self._leases.get(number)

@@ -69,7 +69,7 @@ def _is_prepare(message: NewMessage) -> bool:
 
 def _is_group_change(message: NewMessage) -> bool:
     # Only a Group and its keeper make these; the edge refuses the type.
-    return message.type == GROUP_CHANGE and bool(message.vchannel) and message.txn is None
+    return message.type == GROUP_CHANGE and bool(message.vchannel)
 
 
 def _is_word(message: NewMessage) -> bool:

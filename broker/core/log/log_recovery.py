@@ -211,11 +211,15 @@ class RecoveryState:
         if record.kind == PREPARE_TXN:
             return []
         if record.kind == GROUP_CHANGE:
-            return [] if known else self.groups.observe(record)
-        # Below the checkpoint, too: it skips by its own tick what it knows.
+            # Below the checkpoint for the sake of transactions that end above it.
+            wrong = self.groups.observe(record, self._pending.keys(), known=known)
+            return [] if known else wrong
+        # Below the checkpoint, too: these skip by their own ticks what they know.
         self.finished.learn(record)
+        committed = record.kind == MessageType.COMMIT_TXN
+        self.groups.end_txn(txn_id, record.last_tick if committed else None)
         effects = self._pending.pop(txn_id, {})
-        if known or record.kind != MessageType.COMMIT_TXN:
+        if known or not committed:
             return []
         return self.objects.apply(record.vchannel, tuple(effects.values()), record.last_tick)
 

@@ -1,8 +1,10 @@
 """Records before they have ids and ticks, and the step that assigns both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from broker.core.groups.group_changes import AckedInTxn, decode_change
+from broker.core.groups.group_table import GroupTable
 from broker.core.log.admission import TXN_ENDS, AdmissionPolicy
 from broker.core.log.log_end import LogEnd, last_confirmed
 from broker.core.log.numbered_producers import NumberedProducers
@@ -15,6 +17,7 @@ from broker.model.failure import Refusal
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
     BODY_TYPES,
+    GROUP_CHANGE,
     PREPARE_TXN,
     Appended,
     AppendedInTxn,
@@ -34,6 +37,7 @@ class WriterState:
 
     transactions: Transactions
     producers: NumberedProducers
+    groups: GroupTable = field(default_factory=GroupTable)
 
 
 class RecordDraft:
@@ -98,7 +102,10 @@ def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
 
 
 def group_change_draft(index: int, message: NewMessage) -> RecordDraft:
-    """The record of a change of a consumer group, which no reader sees."""
+    """The record of a change of a consumer group, which no reader sees.
+
+    Of an acknowledgement in a transaction, too: the body alone names the transaction.
+    """
     outside = TxnSession(NO_TXN, message.vchannel, MessageId(0), TimeTick(0))
     draft = RecordDraft(message.vchannel, message.type, outside)
     draft.add(index, (message.body,))
@@ -152,7 +159,7 @@ def place_drafts(
             _answer_in_txn(draft.session, draft, record, outcomes)
             if draft.commits is not None:
                 _answer_whole(draft.commits[0], record, outcomes)
-            _update(transactions, draft.session, record)
+            _update(state, draft, record, messages)
             # At each record, because the last confirmed id of the next one depends on it.
             end = LogEnd(end.term, end.next_id, end.last_tick, transactions.oldest_begin_id)
     return tuple(records), end
@@ -222,10 +229,27 @@ def _answer_whole(index: int, commit: Record, outcomes: list[Appended | Refusal 
     outcomes[index] = Appended(bodies.id, commit.base_tick, bodies.last_confirmed_id)
 
 
-def _update(transactions: Transactions, session: TxnSession, record: Record) -> None:
+def _update(
+    state: WriterState, draft: RecordDraft, record: Record, messages: Sequence[NewMessage]
+) -> None:
+    session, transactions = draft.session, state.transactions
+    assert session is not None
     if record.kind in TXN_ENDS:
         transactions.ended(session, outcome_of(record, session))
     elif record.kind == PREPARE_TXN:
         transactions.prepared(session, outcome_of(record, session))
     elif record.kind in BODY_TYPES:
         transactions.grown(session, len(record.sizes), record.last_tick)
+    elif record.kind == GROUP_CHANGE:
+        _hold(state, messages[draft.indexes[0]], record)
+
+
+def _hold(state: WriterState, message: NewMessage, record: Record) -> None:
+    """Keep what a transaction acknowledges; any other change is applied by who has asked for it."""
+    session = None if message.txn is None else state.transactions.find(message.txn.id)
+    if session is None:
+        return
+    change = decode_change(record.body)
+    assert isinstance(change, AckedInTxn), change
+    state.groups.hold(record.vchannel, change, record.base_tick)
+    state.transactions.grown(session, 0, record.base_tick)

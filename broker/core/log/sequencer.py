@@ -237,11 +237,15 @@ class _Group:
             draft = RecordDraft(message.vchannel, message.type)
             draft.add(index, (message.body,))
             self.begins.append(draft)
-        else:
+        elif message.type in BODY_TYPES:
             session = self._transactions.find(message.txn.id)
             # Bodies of transactions that interleave gather in one record for each transaction.
-            key = message.txn.id if message.type in BODY_TYPES else message.vchannel
-            self._place_with(key, index, message, session)
+            self._place_with(message.txn.id, index, message, session)
+        elif message.type == GROUP_CHANGE:
+            self.drafts.append(group_change_draft(index, message))
+        else:
+            session = self._transactions.find(message.txn.id)
+            self._place_with(message.vchannel, index, message, session)
 
     def _admit_alone(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""

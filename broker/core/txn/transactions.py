@@ -18,6 +18,7 @@ from broker.core.txn.txn_session import (
     TxnScope,
     TxnSession,
     finished_session,
+    no_room_refusal,
     outcome_of,
     replayed_end,
     sender_refusal,
@@ -32,6 +33,7 @@ from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import (
     BODY_TYPES,
     EXCLUSIVE_TYPES,
+    GROUP_CHANGE,
     PREPARE_TXN,
     AppendedInTxn,
     MessageType,
@@ -197,7 +199,8 @@ class Transactions:
         asked_ms = message.txn.keepalive_ms or self.limits.keepalive_default_ms
         keepalive_ms = min(asked_ms, self.limits.keepalive_max_ms)
         if message.stage is not None:
-            keepalive_ms = self.limits.stage_idle_ms
+            idle_ms = self.limits.stage_idle_ms
+            keepalive_ms = min(message.txn.keepalive_ms or idle_ms, idle_ms)
         context = TxnContext(TxnId(tick), keepalive_ms)
         session = TxnSession(context, message.vchannel, id, tick, stage=message.stage, whole=whole)
         self._open[context.id] = session
@@ -209,7 +212,7 @@ class Transactions:
         return session
 
     def grown(self, session: TxnSession, bodies: int, tick: TimeTick) -> None:
-        """Admitted bodies were placed, the last of them at `tick`."""
+        """Admitted bodies, or an acknowledgement, were placed, the last of them at `tick`."""
         session.bodies += bodies
         session.last_tick = tick
         self._grown[session.context.id] = session
@@ -284,6 +287,9 @@ class Transactions:
 
     def _admit_body(self, session: TxnSession, message: NewMessage) -> Refusal | None:
         if message.type not in BODY_TYPES:
+            # What a group has acknowledged in it takes no room among its bodies.
+            if message.type == GROUP_CHANGE:
+                return state_refusal(session, TxnEvent.BODY)
             return _bad(f"a message of type {message.type} cannot be part of a transaction")
         refusal = state_refusal(session, TxnEvent.BODY)
         if refusal is not None:
@@ -292,21 +298,10 @@ class Transactions:
             cause = f"transaction {session.context.id} would exceed {self.limits.txn_bytes_max}"
             return Refusal(StreamingCode.UNRECOVERABLE, f"{cause} bytes; commit earlier")
         if self._open_bytes + message.size > self.limits.open_bytes_max:
-            return self._no_room(session)
+            return no_room_refusal(session, self._open_bytes, self.limits)
         session.size_bytes += message.size
         self._open_bytes += message.size
         return None
-
-    def _no_room(self, session: TxnSession) -> Refusal:
-        """A staged transaction ends only with its whole batch, so waiting may never make room."""
-        cause = f"open transactions hold {self._open_bytes} of {self.limits.open_bytes_max} bytes"
-        if session.stage is None:
-            return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
-        return Refusal(
-            StreamingCode.UNRECOVERABLE,
-            f"{cause} of this pchannel: make the batches smaller, spread them over more pchannels,"
-            " or raise TIDEMARK_OPEN_TXN_BYTES_MAX",
-        )
 
     def _admit_command(
         self, session: TxnSession, message: NewMessage, event: TxnEvent

@@ -7,6 +7,7 @@ may abort it before it is prepared.
 from dataclasses import dataclass
 
 from broker.core.txn.txn_lease import is_over
+from broker.core.txn.txn_limits import TxnLimits
 from broker.core.txn.txn_state import NEXT, TxnEvent, TxnState
 from broker.core.txn.txn_view import TxnView
 from broker.model.failure import Refusal, StreamingCode
@@ -120,6 +121,18 @@ def _client_refusal(session: TxnSession, message: NewMessage) -> Refusal | None:
     if session.state is TxnState.PREPARED:
         return _wrong(f"{name} is being committed with its batch; a rollback is not possible")
     return None
+
+
+def no_room_refusal(session: TxnSession, open_bytes: int, limits: TxnLimits) -> Refusal:
+    """A staged transaction ends only with its whole batch, so waiting may never make room."""
+    cause = f"open transactions hold {open_bytes} of {limits.open_bytes_max} bytes"
+    if session.stage is None:
+        return Refusal(StreamingCode.INNER, f"{cause}; try again when one has ended")
+    return Refusal(
+        StreamingCode.UNRECOVERABLE,
+        f"{cause} of this pchannel: make the batches smaller, spread them over more pchannels,"
+        " or raise TIDEMARK_OPEN_TXN_BYTES_MAX",
+    )
 
 
 def undecided_refusal(session: TxnSession) -> Refusal:

@@ -19,7 +19,7 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.groups.consumer_group import GroupKey, TickSpan
-from broker.model.ids import TimeTick
+from broker.model.ids import TimeTick, TxnId
 from broker.node.directory_messages import Locate
 from broker.node.group_messages import (
     AckMessages,
@@ -250,9 +250,12 @@ def _request(
         cause = f"{len(settle.spans)} spans in one request; at most {SPANS_MAX}: send several"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     spans = tuple([TickSpan(TimeTick(it.after), TimeTick(it.upto)) for it in settle.spans])
+    if settle.txn_id and settle.how != v1.Settlement.ACKNOWLEDGE:
+        cause = f"transaction {settle.txn_id} is named; it takes part in acknowledgements only"
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     match int(settle.how):
         case v1.Settlement.ACKNOWLEDGE:
-            return AckMessages(member, settle.lease, spans)
+            return AckMessages(member, settle.lease, spans, TxnId(settle.txn_id))
         case v1.Settlement.RETURN:
             return NackMessages(member, settle.lease, spans, settle.delay_ms)
         case v1.Settlement.EXTEND:

@@ -48,6 +48,7 @@ from broker.node.appender_messages import (
     Truncate,
 )
 from broker.node.state.channel_events import ChannelFailed
+from broker.node.state.channel_groups import ChannelGroups
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, SnapshotProgress
 from broker.node.state.tail import Tail
@@ -89,6 +90,7 @@ class Appender(Actor[_Message]):
     _snapshot: SnapshotProgress
     _segments: ChannelSegments
     _permit: WritePermit
+    _shared: ChannelGroups
 
     def __init__(
         self, name: PChannelName, node: NodeRuntime, access: AccessMode = AccessMode.READ_WRITE
@@ -203,7 +205,8 @@ class Appender(Actor[_Message]):
         owned = await open_owned_log(channel, self._node, self._context.clock)
         recovered = owned.recovered
         self._log, self._permit = owned.log, owned.permit
-        self._known = WriterState(recovered.transactions, recovered.producers)
+        self._shared = groups = recovered.groups
+        self._known = WriterState(recovered.transactions, recovered.producers, groups.table)
         self._snapshot = SnapshotProgress(recovered.saved)
         self._end = end_after(owned.first, owned.end)
         tick = self._end.last_tick
@@ -232,7 +235,7 @@ class Appender(Actor[_Message]):
                 transactions=self._known.transactions,
                 snapshot=self._snapshot,
                 segments=self._segments.table,
-                groups=recovered.groups,
+                groups=groups,
             )
         )
 
@@ -255,9 +258,8 @@ class Appender(Actor[_Message]):
         if parts is not None:
             messages = acks.apart(parts)
         due = self._known.transactions.rollbacks_due(messages)
-        # All ticks of the group in one reservation, before the decision: `sequence` is pure and
-        # cannot wait for more. Refused messages use none, so this is an upper bound; the rest is
-        # skipped.
+        # All ticks in one reservation, before the decision: `sequence` is pure and cannot wait for
+        # more. Refused messages use none, so this is an upper bound; the rest is skipped.
         count = acks.ticks + due + closes
         count += 0 if assigner is None else assigner.ticks_needed
         try:
@@ -318,9 +320,8 @@ class Appender(Actor[_Message]):
         # Nothing in between: the log's thread needs the interpreter, so whatever runs here delays
         # the write and, with it, the answers.
         await self._log.append(records, when_written)
-        # A lone client is acknowledged first: it waits for nothing else. It still reads its own
-        # write, as no other task runs before the tail has it. With more appends waiting, throughput
-        # counts and the next group should start soonest.
+        # A lone client is acknowledged first. It still reads its own write, as no other task runs
+        # before the tail has it. With more appends waiting, the next group should start soonest.
         if not self._context.waiting:
             acks.durable(sequenced.outcomes)
         now_s = clock.monotonic_s()
@@ -337,7 +338,9 @@ class Appender(Actor[_Message]):
         self._node.meters.traffic.appended(count_group(data))
         self._mvcc.stored(records)
         self._tail.push(records, closed_tick(last.last_tick, self._end), now_s)
-        self._segments.release(ended)
+        if ended:
+            self._segments.release(ended)
+            self._shared.end_txns(ended)
 
     async def _close_idle(self) -> None:
         with suppress(Refused):

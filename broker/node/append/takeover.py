@@ -7,6 +7,7 @@ checkpoint. Without a usable snapshot it replays the whole log and saves the res
 import logging
 from dataclasses import dataclass
 
+from broker.core.groups.group_table import GroupTable
 from broker.core.log.log_recovery import RecoveryState
 from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_recovery import recovered_segments
@@ -60,11 +61,19 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         transactions=transactions,
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
-        groups=ChannelGroups(state.groups),
+        groups=ChannelGroups(_groups(state, transactions)),
         # Without a checkpoint the whole log was replayed: save one, or the next restart does it
         # again.
         saved=known if known.tick else await _saved(name, claim, replay),
     )
+
+
+def _groups(state: RecoveryState, transactions: Transactions) -> GroupTable:
+    """The groups, with what the transactions hold that are open still."""
+    lives = {view.context.id for view in transactions.views()}
+    for txn_id in [it for it in state.groups.holding if it not in lives]:
+        state.groups.end_txn(txn_id, None)  # its end is lost to damage, or it is
+    return state.groups
 
 
 def _segment_table(

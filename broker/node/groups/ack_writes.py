@@ -1,5 +1,7 @@
 """Writes acknowledgements of a group: all that came together in one record.
 
+Those in a transaction have records of their own.
+
 Each is answered when it is durable. Those of a write that failed return to the book of leases.
 """
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Envelope
-from broker.core.groups.group_changes import SPANS_MAX, MessagesAcked
+from broker.core.groups.group_changes import SPANS_MAX, AckedInTxn, GroupChange, MessagesAcked
 from broker.core.groups.lease_book import LeaseBook
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal
@@ -43,15 +45,24 @@ class AckWrites:
         self._writer = writer
         self._settled = settled
         self._waiting: deque[TakenAck] = deque()
+        self._in_txns: list[TakenAck] = []
+        """Each gets a record of its own, at once: they are as few as open transactions."""
         self._failed: list[TakenAck] = []
         self._in_flight = 0
 
     def add(self, taken: TakenAck) -> None:
         """Take it along with the next `write`."""
-        self._waiting.append(taken)
+        if taken.ack.txn:
+            self._in_txns.append(taken)
+        else:
+            self._waiting.append(taken)
 
     def write(self) -> None:
         """Begin to write what waits, in as few records as may hold it."""
+        in_txns, self._in_txns = self._in_txns, []
+        for taken in in_txns:
+            change = AckedInTxn(self._key.name, taken.ack.txn, taken.spans, taken.times)
+            self._write(change, [taken])
         while self._waiting and self._in_flight < IN_FLIGHT_MAX:
             together, spans = [self._waiting.popleft()], TickSpans()
             count = len(together[0].spans)
@@ -62,8 +73,7 @@ class AckWrites:
                 for span in taken.spans:
                     spans.add(span)
             self._in_flight += 1
-            change = MessagesAcked(self._key.name, tuple(spans))
-            self._writer.write_then(self._key.vchannel, change, self._answer_to(together))
+            self._write(MessagesAcked(self._key.name, tuple(spans)), together)
 
     def return_failed(self, book: LeaseBook, now_s: float) -> None:
         """Give back what was not stored, or may not be."""
@@ -71,9 +81,10 @@ class AckWrites:
             book.ack_failed(it.ack.member, it.ack.lease, it.spans, now_s, it.times)
         self._failed.clear()
 
-    def _answer_to(self, together: list[TakenAck]) -> Callable[[Refusal | None], None]:
+    def _write(self, change: GroupChange, together: list[TakenAck]) -> None:
         def answered(refusal: Refusal | None) -> None:
-            self._in_flight -= 1
+            if isinstance(change, MessagesAcked):
+                self._in_flight -= 1
             for taken in together:
                 if taken.envelope is not None:
                     taken.envelope.reply(refusal)
@@ -81,4 +92,4 @@ class AckWrites:
                 self._failed += together
             self._settled()
 
-        return answered
+        self._writer.write_then(self._key.vchannel, change, answered)

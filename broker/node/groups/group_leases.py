@@ -11,12 +11,14 @@ from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Timer
 from broker.core.groups.group_rules import nack_refusal
+from broker.core.groups.group_table import HeldAck
 from broker.core.groups.lease_book import LeaseBook, Portion
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.position import ReadPosition
+from broker.node.appender_messages import CloseTick
 from broker.node.group_messages import (
     AckMessages,
     ExtendLease,
@@ -37,6 +39,7 @@ from broker.node.groups.group_writer import GroupWriter
 from broker.node.groups.unread import UnreadPart
 from broker.node.groups.wanted_items import wanted_items
 from broker.node.scanner_messages import Delivery
+from broker.node.state.channel_groups import RunningGroup
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 
@@ -45,6 +48,7 @@ IDLE_S = 30.0
 TAKE_S = 20.0
 """A member that waits is answered after so long without messages, so that it asks again."""
 RETRY_S = 0.05
+CLOSE_S = 4.0
 REFUSALS_MAX = 20
 """Reads that are refused in a row; then members hear of it."""
 
@@ -86,6 +90,7 @@ class GroupLeases(Actor[_Message]):
     _reader: GroupReader
     _unread: UnreadPart
     _acks: AckWrites
+    _running: RunningGroup
 
     def __init__(self, name: PChannelName, key: GroupKey, node: NodeRuntime) -> None:
         self._name = name
@@ -108,6 +113,9 @@ class GroupLeases(Actor[_Message]):
         if opened is None or state is None:
             context.stop()
             return
+        if opened.transactions.open_count:
+            # What an earlier life has sent for a transaction must be held before this one leases.
+            await opened.appender.ask(CloseTick(), deadline_s=CLOSE_S)
         self._opened = opened
         self._book = LeaseBook(state)
         self._reader = GroupReader(context, opened, self._key, self._node)
@@ -117,7 +125,7 @@ class GroupLeases(Actor[_Message]):
         self._acks = AckWrites(self._key, writer, lambda: context.after(0.0, LOOK))
         self._busy_s = context.clock.monotonic_s()
         self._begun = True
-        opened.groups.running[self._key] = self._view
+        opened.groups.running[self._key] = self._running = RunningGroup(self._view, self._end_txn)
         self._wake_at(self._busy_s + IDLE_S)
 
     async def receive(self, batch: Sequence[_Envelope]) -> None:
@@ -142,7 +150,7 @@ class GroupLeases(Actor[_Message]):
         """Nothing describes it any more, and nothing reads for it."""
         if not self._begun:
             return
-        if self._opened.groups.running.get(self._key) == self._view:
+        if self._opened.groups.running.get(self._key) is self._running:
             del self._opened.groups.running[self._key]
         self._reader.close()
         self._unread.close()
@@ -227,6 +235,14 @@ class GroupLeases(Actor[_Message]):
             return
         envelope.reply(None)
         self._context.stop()
+
+    def _end_txn(self, held: Sequence[HeldAck] | None) -> None:
+        """Called by the writer, between two steps of this actor or amid one that waits."""
+        now_s = self._context.clock.monotonic_s()
+        for each in held or ():
+            self._book.let_go(each, now_s)
+        # There is something to deliver, or room for new leases.
+        self._context.after(0.0, LOOK)
 
     # ---- delivery ---------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Appends changes of a group to its vchannel's log, and applies them to the table when durable.
 
+Those of a transaction are applied by its commit instead: see `ChannelGroups.end_txns`.
+
 The table is changed by the answer itself, not by the actor that asked: so it has every change whose
 answer arrived, whoever died meanwhile.
 """
@@ -7,9 +9,10 @@ answer arrived, whoever died meanwhile.
 from collections.abc import Callable
 
 from actors import Clock
-from broker.core.groups.group_changes import GroupChange, encode_change
+from broker.core.groups.group_changes import AckedInTxn, GroupChange, encode_change
 from broker.model.failure import Refusal
 from broker.model.message import GROUP_CHANGE, NewMessage
+from broker.model.txn import TxnContext
 from broker.node.append.intake import append, append_then
 from broker.node.appender_messages import PlacedApart, RunOutcome
 from broker.node.directory_messages import Located
@@ -52,10 +55,12 @@ class GroupWriter:
         assert not isinstance(outcome, PlacedApart), "a change is no row"
         if isinstance(outcome, Refusal):
             return outcome
-        self._opened.groups.table.apply(vchannel, change, outcome.tick)
+        if not isinstance(change, AckedInTxn):  # held already, since it was placed
+            self._opened.groups.table.apply(vchannel, change, outcome.tick)
         return None
 
 
 def _message(vchannel: str, change: GroupChange) -> NewMessage:
     body = encode_change(change)
-    return NewMessage(vchannel, GROUP_CHANGE, body, len(body))
+    txn = TxnContext(change.txn, 0) if isinstance(change, AckedInTxn) else None
+    return NewMessage(vchannel, GROUP_CHANGE, body, len(body), txn=txn)

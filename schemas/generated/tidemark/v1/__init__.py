@@ -4958,6 +4958,11 @@ class SettleMessages(betterproto2.Message):
 
     delay_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
 
+    txn_id: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+    """
+    Of an acknowledgement: the open transaction of the vchannel whose commit it is part of; 0: none.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "SettleMessages", SettleMessages)
 

@@ -177,9 +177,9 @@ async def test_a_group_begins_where_it_is_told_and_is_sought(tmp_path: Path) -> 
         assert first.tick < second.tick
 
 
-async def until_empty(log: Client, name: str) -> None:
+async def until_empty(log: Client, name: str, target: str = "trains") -> None:
     while True:
-        views = await log.group(name).describe("trains")
+        views = await log.group(name).describe(target)
         if not any(it.members for it in views):
             return
 

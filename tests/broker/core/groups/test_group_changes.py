@@ -3,6 +3,7 @@
 import pytest
 
 from broker.core.groups.group_changes import (
+    AckedInTxn,
     GroupChange,
     GroupCreated,
     GroupDropped,
@@ -13,7 +14,7 @@ from broker.core.groups.group_changes import (
     encode_change,
 )
 from broker.model.groups.consumer_group import TickSpan
-from broker.model.ids import TimeTick
+from broker.model.ids import TimeTick, TxnId
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,7 @@ from broker.model.ids import TimeTick
         MessagesAcked(
             "g", (TickSpan(TimeTick(1), TimeTick(2)), TickSpan(TimeTick(5), TimeTick(9)))
         ),
+        AckedInTxn("g", TxnId(1 << 60), (TickSpan(TimeTick(1), TimeTick(2)),), 3),
         GroupSought("g", TimeTick(7)),
         GroupSought("g", None),
         GroupDropped("g"),
@@ -45,6 +47,7 @@ def test_a_change_is_text_that_a_person_can_read() -> None:
         (b"[]", "damaged"),
         (b"{}", "damaged"),
         (b'{"group":"g","change":"acked","spans":[[1]]}', "damaged"),
+        (b'{"group":"g","change":"acked in txn","spans":[[1,2]]}', "damaged"),
         (b'{"group":"g","change":"paused"}', "'paused' is not known"),
     ],
 )

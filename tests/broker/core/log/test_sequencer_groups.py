@@ -3,6 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.groups.group_changes import AckedInTxn, GroupCreated, encode_change
+from broker.core.groups.group_table import GroupTable, HeldAck
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, catch_up, deliver
 from broker.core.log.numbered_producers import NumberedProducers
@@ -10,7 +12,8 @@ from broker.core.log.record_drafts import WriterState
 from broker.core.log.sequencer import sequence
 from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.core.txn.transactions import Transactions
-from broker.model.failure import Refusal
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import GroupKey, TickSpan
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import GROUP_CHANGE, Appended, AppendedInTxn, NewMessage
 from broker.model.position import ReadPosition
@@ -117,13 +120,65 @@ def check_count(records: list[Record], kinds: list[str], *, commits: bool) -> No
     assert rows == {V: own, W: kinds.count("other")}
 
 
-def test_one_that_names_no_vchannel_or_a_transaction_is_refused() -> None:
+def acked(txn: TxnContext, vchannel: str = V) -> NewMessage:
+    spans = (TickSpan(TimeTick(5), TimeTick(7)),)
+    return plain(encode_change(AckedInTxn("g", txn.id, spans, 2)), vchannel, GROUP_CHANGE, txn=txn)
+
+
+def test_one_that_names_no_vchannel_or_no_open_transaction_is_refused() -> None:
     state = WriterState(Transactions(), NumberedProducers())
     _, txn = begun(state)
-    wrong = [change(""), plain(b"{}", V, GROUP_CHANGE, txn=txn), change("elsewhere_1v0")]
+    wrong = [
+        change(""),
+        change("elsewhere_1v0"),
+        acked(txn, W),
+        acked(TxnContext(TxnId(77), 0)),
+    ]
     result = sequence(wrong, TimeTick(3_000), END, ADMISSION, state)
-    assert all(isinstance(it, Refusal) for it in result.outcomes)
+    codes = [it.code if isinstance(it, Refusal) else None for it in result.outcomes]
+    assert codes == [
+        StreamingCode.UNRECOVERABLE,
+        StreamingCode.UNRECOVERABLE,
+        StreamingCode.INVALID_ARGUMENT,
+        StreamingCode.TRANSACTION_EXPIRED,
+    ]
     assert result.records == ()
+
+
+def test_what_a_transaction_acknowledges_is_held_from_its_place_in_the_log_on() -> None:
+    groups = GroupTable()
+    groups.apply(V, GroupCreated("g", 1000, TimeTick(0)), TimeTick(1))
+    state = WriterState(Transactions(), NumberedProducers(), groups)
+    first, txn = begun(state)
+    end = type(END)(END.term, first.next_id, first.last_tick, first.base_id)
+    messages = [acked(txn), plain(b"commit", V, 901, txn=txn), acked(txn)]
+    result = sequence(messages, TimeTick(3_000), end, ADMISSION, state)
+    assert [it.kind for it in result.records] == [GROUP_CHANGE, 901]
+    late = result.outcomes[2]
+    assert isinstance(late, Refusal)
+    assert late.code is StreamingCode.INVALID_TRANSACTION_STATE
+    # It counts as a sign of life, and not as a body, which readers would wait for.
+    assert result.records[1].txn is not None
+    assert result.records[1].txn.bodies == 0
+    (held,) = groups.groups[GroupKey(V, "g")].held
+    spans = (TickSpan(TimeTick(5), TimeTick(7)),)
+    assert held == HeldAck(txn.id, spans, 2, result.records[0].base_tick)
+    assert list(groups.holding) == [txn.id]
+
+
+def test_one_whose_transaction_has_ended_since_it_was_admitted_holds_nothing() -> None:
+    """An exclusive message behind it ends the transaction: its rollback lies behind it, too."""
+    groups = GroupTable()
+    groups.apply(V, GroupCreated("g", 1000, TimeTick(0)), TimeTick(1))
+    state = WriterState(Transactions(), NumberedProducers(), groups)
+    first, txn = begun(state)
+    end = type(END)(END.term, first.next_id, first.last_tick, first.base_id)
+    messages = [acked(txn), plain(b"exclusive", V, 5)]
+    result = sequence(messages, TimeTick(3_000), end, ADMISSION, state)
+    assert [it.kind for it in result.records] == [GROUP_CHANGE, 902, 5]
+    for session in state.transactions.stored():
+        groups.end_txn(session.context.id, None)
+    assert groups.groups[GroupKey(V, "g")].held == []
 
 
 def test_it_shares_no_record_with_its_neighbours() -> None:
