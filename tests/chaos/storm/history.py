@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.client import ResourceKey
 from tests.chaos.storm.ddl_history import DdlHistory
+from tests.chaos.storm.groups.group_history import GroupHistory
 
 OF_BROADCASTS = "told"
 """The partition of their copies, of which a log may hold two."""
@@ -142,7 +143,7 @@ class Reading:
 class History:
     """`final`: each vchannel, read from its first message on when all was over.
 
-    `ddl`: changes of definitions, which are no operations.
+    `ddl`: changes of definitions, which are no operations. `groups`: what their members did.
     `placed`, `segments`: of the vchannels whose rows are counted, as their logs have them then;
     `listed`: what the master says; `partitions`: their names by id. `stall_s`: for so long the
     harness itself did not get to run; calls cannot end meanwhile.
@@ -160,6 +161,7 @@ class History:
     partitions: dict[int, str] = field(default_factory=dict)
     stall_s: float = 0.0
     ddl: DdlHistory = field(default_factory=DdlHistory)
+    groups: GroupHistory = field(default_factory=GroupHistory)
 
     def sequences(self) -> Iterator[tuple[str, str, list[Seen]]]:
         """Everything that was read: by whom, of which vchannel, what."""

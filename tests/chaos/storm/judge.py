@@ -10,6 +10,8 @@ from itertools import accumulate
 from tests.chaos.storm import agreement, checkers, conflicts, order, segments
 from tests.chaos.storm.checkers import Checker, Violation
 from tests.chaos.storm.ddl_history import DdlHistory
+from tests.chaos.storm.groups.group_checks import GROUP, groups_agree, part_of
+from tests.chaos.storm.groups.group_history import GroupHistory
 from tests.chaos.storm.history import History, Reading
 
 CHECKERS: tuple[Checker, ...] = (
@@ -33,6 +35,7 @@ CHECKERS: tuple[Checker, ...] = (
     segments.rows_are_in_their_segment,
     segments.segments_end_once,
     segments.the_master_counts_the_rows,
+    groups_agree,
 )
 TRIES_MAX = 400
 
@@ -61,7 +64,9 @@ def shortest(history: History, violation: Violation) -> History:
     if violation.kind.startswith(agreement.DEFINITION):
         names = {it.decode() for it in violation.payloads}
         return History(ddl=history.ddl.only(names) if names else history.ddl)
-    history = replace(history, ddl=DdlHistory())
+    if violation.kind.startswith(GROUP):
+        return part_of(history, violation)
+    history = replace(history, ddl=DdlHistory(), groups=GroupHistory())
     if not violation.vchannel:
         late = [it for it in history.calls if judge(History(calls=[it], stall_s=history.stall_s))]
         return History(calls=late, owned=history.owned, stall_s=history.stall_s)
@@ -135,4 +140,4 @@ def told(history: History) -> Sequence[str]:
         f"reader {it.name} of {it.vchannel}: {it.error}" for it in history.readings if it.error
     ]
     lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
-    return [*lines, *history.ddl.lines()]
+    return [*lines, *history.ddl.lines(), *history.groups.lines()]

@@ -16,6 +16,7 @@ from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.counted import all_flushed, create_counted, read_segments
 from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
+from tests.chaos.storm.groups.group_members import RESTARTED, STEADY, GroupMembers
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
 from tests.chaos.storm.plan import make_plan
@@ -154,6 +155,10 @@ class _Run:
         self._load = load
         self._readers = readers
         self._definitions = Definitions(load.log, recorder, options.seed)
+        # Of messages, and of rows that are counted.
+        plain = load.plain
+        served = {STEADY: (*plain[::3], *load.of_rows[:1]), RESTARTED: plain[1:2]}
+        self._members = GroupMembers(load.log, recorder, served, options.seed)
         self.unended: list[Violation] = []
 
     async def through(self, tasks: TaskGroup) -> None:
@@ -165,9 +170,10 @@ class _Run:
             async with anyio.create_task_group() as work:
                 self._load.start(work)
                 self._definitions.start(work)
+                self._members.start(work)
                 await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
                 await self._enough_acknowledged()
-                self._load.enough = self._definitions.enough = True
+                self._load.enough = self._definitions.enough = self._members.enough = True
             await self._readers.stop_opening(CALM_S)
             await self._end_broadcasts()
             await self._mark()
@@ -175,6 +181,7 @@ class _Run:
             await self._read_definitions()
             await self._count_segments()
             markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
+            self.unended += await self._members.drain(markers, CALM_S)
             await self._readers.reach(markers, CALM_S)
             background.cancel_scope.cancel()
 

@@ -4,6 +4,7 @@ The product has no switch for them. What came of each: tests/chaos/README.md.
 """
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.messages import PlanBroadcast
 from broker.coordinator.records import encode_number
 from broker.core.cluster.resource_locks import ResourceLocks
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.tick_spans import TickSpans
 from broker.core.log import assembler, record_drafts
 from broker.core.log.numbered_producers import GroupSequences
 from broker.core.time import tso
@@ -255,6 +258,22 @@ def _locks_nothing() -> Sequence[Patch]:
     return [(ResourceLocks, "request", lambda locks, _keys: request(locks, ()))]
 
 
+# ---- groups -------------------------------------------------------------------------------------
+
+
+def _keeps_leases_that_are_over() -> Sequence[Patch]:
+    """Another member gets the messages, and this one may acknowledge them, too."""
+
+    def expire(book: LeaseBook, now_s: float) -> int:
+        over = [it for it in book._leases.values() if it.until_s <= now_s]
+        for lease in over:
+            lease.until_s = math.inf
+            book._return(TickSpans(lease.left), now_s, lease.times)
+        return len(over)
+
+    return [(LeaseBook, "expire", expire)]
+
+
 # ---- definitions --------------------------------------------------------------------------------
 
 
@@ -321,6 +340,9 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "locks-nothing": Sabotage("broadcasts wait for nobody", _locks_nothing),
     "validates-unlocked": Sabotage(
         "a definition is checked before its names are held", _validates_unlocked
+    ),
+    "late-acks": Sabotage(
+        "a member may acknowledge when its lease is over", _keeps_leases_that_are_over
     ),
     "callback-twice": Sabotage("a callback counts twice", _calls_back_twice),
 }

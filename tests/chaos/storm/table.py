@@ -22,6 +22,13 @@ def table(report: Report) -> list[str]:
     told = Counter(it.told for it in history.ddl.requests)
     counts = [told[it] for it in (Told.DONE, Told.REFUSED, Told.OPEN)]
     lines.append(f"{'definition':20}{counts[0]:14}{counts[1]:8}{counts[2]:9}")
+    groups = history.groups
+    acked = Counter(it.told.value for it in groups.acked)
+    lines += ["", f"{'groups':20}{'done':>14}{'refused':>8}{'open':>9}"]
+    lines.append(f"{'acknowledgement':20}{acked['done']:14}{acked['refused']:8}{acked['open']:9}")
+    again = Counter(it.told.value for it in groups.resets)
+    lines.append(f"{'seek or drop':20}{again['done']:14}{again['refused']:8}{again['open']:9}")
+    lines.append(f"{'batches taken':20}{len(groups.taken):14}")
     took = defaultdict[str, list[float]](list)
     for call in history.calls:
         if call.ended_s is not None:

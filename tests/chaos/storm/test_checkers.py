@@ -8,6 +8,7 @@ import pytest
 from broker.client import ResourceKey
 from broker.model.master.table_change import RemoveAlias
 from tests.chaos.storm.ddl_history import Change, Request, Told
+from tests.chaos.storm.groups.planted_groups import PLANTED_GROUPS, good_groups
 from tests.chaos.storm.history import (
     Call,
     CutTaken,
@@ -78,6 +79,7 @@ def good() -> History:
     history.owned = [Owned("p_0", 1, 1), Owned("p_0", 2, 3)]
     history.ddl = good_definitions()
     count_rows(history, OTHER)
+    history.groups = good_groups(history, ONE)
     return history
 
 
@@ -249,6 +251,7 @@ PLANTED: list[tuple[Callable[[History], None], str]] = [
     (agree_against_time, "broadcast order"),
     *PLANTED_DEFINITIONS,
     *PLANTED_SEGMENTS,
+    *PLANTED_GROUPS,
 ]
 
 
