@@ -4,12 +4,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from schemas.encoding.fields import fields
-from schemas.encoding.varint import Malformed
+from schemas.encoding.fields import field, fields
+from schemas.encoding.varint import Malformed, varint
 from schemas.generated.milvus.proto import messages
 from schemas.properties.keys import BROADCAST, BadProperty
 
 _ID_TAG: Final = 0x08
+_VCHANNEL_TAG: Final = 0x12
+_KEY_TAG: Final = 0x1A
+_SYNC_TAG: Final = 0x20
+_DOMAIN_TAG: Final = 0x08
+_NAME_TAG: Final = 0x12
+_SHARED_TAG: Final = 0x18
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +39,22 @@ class BroadcastHeader:
 
 def write_broadcast_header(header: BroadcastHeader) -> str:
     """The text of the property."""
-    keys = [
-        messages.ResourceKey(
-            domain=messages.ResourceDomain(it.domain), key=it.key, shared=it.shared
-        )
-        for it in header.keys
-    ]
-    encoded = messages.BroadcastHeader(
-        broadcast_id=header.broadcast_id,
-        vchannels=list(header.vchannels),
-        Resource_keys=keys,
-        ack_sync_up=header.ack_sync_up,
-    )
-    return BROADCAST.encode(bytes(encoded))
+    # By hand: the generated code takes a tenth of the time that a change of definitions takes.
+    parts = [_number(_ID_TAG, header.broadcast_id)]
+    parts += [field(_VCHANNEL_TAG, it.encode()) for it in header.vchannels]
+    parts += [field(_KEY_TAG, _key(it)) for it in header.keys]
+    parts.append(_number(_SYNC_TAG, header.ack_sync_up))
+    return BROADCAST.encode(b"".join(parts))
+
+
+def _key(it: HeaderKey) -> bytes:
+    name = field(_NAME_TAG, it.key.encode()) if it.key else b""
+    return _number(_DOMAIN_TAG, it.domain) + name + _number(_SHARED_TAG, it.shared)
+
+
+def _number(tag: int, value: int) -> bytes:
+    """Nothing for 0, as in every message of proto3."""
+    return varint(tag) + varint(value) if value else b""
 
 
 @lru_cache(maxsize=256)

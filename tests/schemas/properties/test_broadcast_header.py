@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.generated.milvus.proto import messages
 from schemas.properties.broadcast_header import (
     BroadcastHeader,
     HeaderKey,
@@ -38,6 +39,23 @@ def test_a_header_of_milvuss_own_client_is_read() -> None:
 def test_a_header_is_read_back_as_it_was_written(header: BroadcastHeader) -> None:
     assert read_broadcast_header(write_broadcast_header(header)) == header
     assert read_broadcast_id(write_broadcast_header(header)) == header.broadcast_id
+
+
+@given(HEADERS)
+def test_a_header_is_written_as_the_generated_code_does(header: BroadcastHeader) -> None:
+    keys = [
+        messages.ResourceKey(
+            domain=messages.ResourceDomain(it.domain), key=it.key, shared=it.shared
+        )
+        for it in header.keys
+    ]
+    generated = messages.BroadcastHeader(
+        broadcast_id=header.broadcast_id,
+        vchannels=list(header.vchannels),
+        Resource_keys=keys,
+        ack_sync_up=header.ack_sync_up,
+    )
+    assert write_broadcast_header(header) == BROADCAST.encode(bytes(generated))
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\x12\x05a", b"\xff"])
