@@ -19,6 +19,12 @@ LIVE, CATCHING_UP = "Tidemark read_batches, as it comes", "Tidemark read_batches
 IDLE_BROKER = f"Tidemark, {PCHANNELS} pchannels, idle"
 IDLE_BATCHES, IDLE_CONSUME = "Tidemark read_batches, idle", "Tidemark Consume, idle"
 TIDEMARK_RESIDENT, TIDEMARK_LATER = "Tidemark", "Tidemark, 20 s later"
+GROUP, GROUP_ONE = "Tidemark group, take + ack by 1,000", "Tidemark group, one message at a time"
+REDIS_GROUP = "Redis XREADGROUP + XACK, by 1,000"
+REDIS_GROUP_ONE = "Redis XREADGROUP + XACK, one message at a time"
+NATS_GROUP = "NATS pull + ack, by 1,000"
+IDLE_GROUPS = "Tidemark, 1,000 groups, idle"
+IDLE_MEMBERS = "Tidemark, 1,000 groups, each with a waiting member"
 UNANNOUNCED = "Tidemark append_batch, no collection"
 ANNOUNCED = "Tidemark append_batch, announced collection"
 

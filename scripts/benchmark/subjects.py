@@ -24,8 +24,10 @@ from benchmark.measures.announced import Announced
 from benchmark.measures.batches import Batches
 from benchmark.measures.channels import PCHANNELS, Channels
 from benchmark.measures.command_line import CommandLine
+from benchmark.measures.groups import GroupTakes
 from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
+from benchmark.measures.idle_groups import IdleGroups
 from benchmark.measures.latency import Latency
 from benchmark.measures.master.allocations import Allocations
 from benchmark.measures.master.changes import Changes
@@ -46,6 +48,8 @@ from benchmark.results.questions import (
     CREATION,
     DESCRIBE,
     FRAMES,
+    GROUPS,
+    GROUPS_ONE,
     HAS,
     IDLE_READER,
     IDLE_SERVER,
@@ -67,6 +71,8 @@ MANY_VCHANNELS = 5_000
 CHANNELS_SHARE = 0.7
 """Share of `messages` that subjects with many vchannels get: each of their batches is a call."""
 ROWS_A_MESSAGE = 10
+NATS_SHARE = 4
+"""NATS takes so many messages fewer: it syncs each one when they are published."""
 TXN_SIZES = (100, 10)
 
 Values = Mapping[str, float]
@@ -128,6 +134,7 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     yield from _appends(ours, batches, amount)
     yield from _frame_reads(ours, milvus, go, amount)
     yield from _reads(ours, batches, amount)
+    yield from _groups(ours, servers, batches, amount)
     yield from _properties(ours, amount)
     yield from _announced(ours, amount)
     yield from _transactions(ours, amount)
@@ -136,6 +143,7 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     for server in servers.there.values():
         yield Subject(Series(server.name, MEMORY), partial(memory.now, server.name))
     yield from _idle(folder, servers, amount)
+    yield from _idle_groups(folder, amount)
     later = partial(memory.later, ours.name)
     yield Subject(Series(names.TIDEMARK_LATER, MEMORY), later)
     # Last, on brokers of their own: the subjects above are measured as if these were not there.
@@ -257,6 +265,36 @@ def _reads(server: Server, batches: Batches, amount: Amount) -> Iterator[Subject
     for form in ("raw", "json"):
         run = partial(command_line.consume, form, amount.messages)
         yield _ours(server, "read", f"Tidemark consume to a pipe, {form}", run)
+
+
+def _groups(
+    server: Server, servers: Servers, batches: Batches, amount: Amount
+) -> Iterator[Subject]:
+    """Of one member; each beside the same work of the baselines, on what they appended."""
+    takes = GroupTakes(server.address, batches)
+    take = partial(takes.take_all, amount.messages)
+    yield _ours(server, GROUPS, names.GROUP, take)
+    redis = servers.there.get("Redis always")
+    if redis is not None:
+        streams = RedisStreams(redis.address)
+        run = partial(streams.take_all, amount.messages)
+        yield Subject(Series(names.REDIS_GROUP, GROUPS, BEFORE), run, redis)
+    nats = servers.there.get("NATS always")
+    if nats is not None:
+        pull = _looped(partial(JetStream(nats.address).take_all, amount.messages // NATS_SHARE))
+        yield Subject(Series(names.NATS_GROUP, GROUPS, BEFORE), pull, nats)
+    one = partial(takes.one_by_one, amount.times)
+    yield _ours(server, GROUPS_ONE, names.GROUP_ONE, one)
+    if redis is not None:
+        run = partial(streams.take_one_by_one, amount.times)
+        yield Subject(Series(names.REDIS_GROUP_ONE, GROUPS_ONE, BEFORE), run, redis)
+
+
+def _idle_groups(folder: Path, amount: Amount) -> Iterator[Subject]:
+    """On a broker of its own."""
+    idle = Together(IdleGroups(folder, amount.idle_seconds).measure)
+    for name in (names.IDLE_GROUPS, names.IDLE_MEMBERS):
+        yield Subject(Series(name, IDLE_SERVER), partial(idle.take, name))
 
 
 def _properties(server: Server, amount: Amount) -> Iterator[Subject]:

@@ -9,7 +9,8 @@ from benchmark.baselines.disk import BODY
 from benchmark.load.pace import Answers, Pace
 from benchmark.results.figures import RATE, quantiles
 
-IN_FLIGHT = 1000
+IN_FLIGHT = TOGETHER = 1000
+CONSUMER = "workers"
 STREAM, SUBJECT = "bench", "bench.messages"
 MESSAGE_S_MAX = 30.0
 
@@ -47,6 +48,30 @@ class JetStream:
             took_s = time.perf_counter() - started
             await reader.unsubscribe()
             return {RATE: messages / took_s, "messages": messages}
+
+    async def take_all(self, messages: int) -> dict[str, float]:
+        """Fetch 1,000 messages a call and acknowledge each; the last one of a call is awaited."""
+        from nats.js.api import ConsumerConfig  # noqa: PLC0415 - it may be missing
+
+        if self._held < messages:
+            await self.append(messages)
+        async with self._connected() as stream:
+            config = ConsumerConfig(max_ack_pending=2 * TOGETHER)
+            worker = await stream.pull_subscribe(
+                SUBJECT, durable=CONSUMER, stream=STREAM, config=config
+            )
+            seen = 0
+            started = time.perf_counter()
+            while seen < messages:
+                fetched = await worker.fetch(TOGETHER, timeout=MESSAGE_S_MAX)
+                for message in fetched[:-1]:
+                    await message.ack()
+                await fetched[-1].ack_sync(timeout=MESSAGE_S_MAX)
+                seen += len(fetched)
+            took_s = time.perf_counter() - started
+            await worker.unsubscribe()
+            await stream.delete_consumer(STREAM, CONSUMER)
+            return {RATE: seen / took_s, "messages": seen}
 
     async def one_by_one(self, times: int) -> dict[str, float]:
         """Publish one message after the other, each awaited."""

@@ -10,7 +10,7 @@ from benchmark.results.figures import RATE, quantiles
 
 TOGETHER = 1000
 CONNECTIONS = 32
-STREAM = "bench"
+STREAM, GROUP = "bench", "workers"
 
 
 class RedisStreams:
@@ -42,6 +42,30 @@ class RedisStreams:
             (_, entries) = self._server.xread({STREAM: last}, count=TOGETHER)[0]
             last, seen = entries[-1][0], seen + len(entries)
         return {RATE: seen / (time.perf_counter() - started), "messages": seen}
+
+    def take_all(self, messages: int) -> dict[str, float]:
+        """Take by XREADGROUP, 1,000 messages a call, and acknowledge each call by one XACK."""
+        if self._held < messages:
+            self.append(messages)
+        return self._taken(messages, TOGETHER)
+
+    def take_one_by_one(self, messages: int) -> dict[str, float]:
+        """Take and acknowledge messages one after the other."""
+        if self._held < messages:
+            self.append(messages)
+        return self._taken(messages, 1)
+
+    def _taken(self, messages: int, together: int) -> dict[str, float]:
+        self._server.xgroup_create(STREAM, GROUP, id="0")
+        seen = 0
+        started = time.perf_counter()
+        while seen < messages:
+            (_, entries) = self._server.xreadgroup(GROUP, "one", {STREAM: ">"}, count=together)[0]
+            self._server.xack(STREAM, GROUP, *[id for id, _ in entries])
+            seen += len(entries)
+        took_s = time.perf_counter() - started
+        self._server.xgroup_destroy(STREAM, GROUP)
+        return {RATE: seen / took_s, "messages": seen}
 
     def one_by_one(self, times: int) -> dict[str, float]:
         """Append by XADD, each awaited."""

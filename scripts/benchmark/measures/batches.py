@@ -22,18 +22,20 @@ class Batches:
     def __init__(self, address: str) -> None:
         self._address = address
         self._start, self._held = 1, 0
+        self.start_tick = 0
+        """That of the first message that is there to be read."""
 
     async def append(self, durability: Durability, messages: int) -> dict[str, float]:
         """Append from four tasks, each with one batch of 1,000 in flight."""
         async with connect(self._address) as log:
-            await log.append(VCHANNEL, BODY)
+            start_tick = (await log.append(VCHANNEL, BODY)).tick + 1
             start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
             sent = await load(log, VCHANNEL, messages, durability)
             took_s = time.perf_counter() - started
             await log.append(VCHANNEL, BODY)  # the next subject does not begin before the sync
         if durability == "fsync":
-            self._start, self._held = start, sent
+            self._start, self._held, self.start_tick = start, sent, start_tick
         return {RATE: sent / took_s, "messages": sent}
 
     async def append_rows(self, rows: int) -> dict[str, float]:

@@ -65,6 +65,25 @@ def _txn_goals() -> list[Goal]:
     ]  # fmt: skip
 
 
+def _group_goals() -> list[Goal]:
+    return [
+        Goal(
+            "group, take + ack ÷ read_batches", 0.7, names.GROUP, RATE,
+            names.CATCHING_UP, at_least=True,
+        ),
+        Goal(
+            "group, take + ack ÷ XREADGROUP + XACK", 3, names.GROUP, RATE,
+            names.REDIS_GROUP, at_least=True,
+        ),
+        Goal(
+            "group, one message ÷ XREADGROUP + XACK", 1, names.GROUP_ONE, RATE,
+            names.REDIS_GROUP_ONE, at_least=True,
+        ),
+        Goal("1,000 idle groups, CPU", 5, names.IDLE_GROUPS, IDLE, unit="%"),
+        Goal("1,000 groups with waiting members, CPU", 5, names.IDLE_MEMBERS, IDLE, unit="%"),
+    ]  # fmt: skip
+
+
 def _master_goals() -> list[Goal]:
     few, many = names.COLLECTIONS
     return [
@@ -125,6 +144,7 @@ GOALS = (
         "read_batches live ÷ catching up", 0.6, names.LIVE, RATE,
         names.CATCHING_UP, at_least=True,
     ),
+    *_group_goals(),
     Goal("idle broker, 16 pchannels, CPU", 1.5, names.IDLE_BROKER, IDLE, unit="%"),
     Goal("idle reader of read_batches, CPU a tick", 20, names.IDLE_BATCHES, TICK, unit="µs"),
     Goal("idle reader of Consume, CPU a tick", 20, names.IDLE_CONSUME, TICK, unit="µs"),

@@ -13,6 +13,7 @@ FRAMES, PROPERTIES, ANNOUNCED = "frames", "properties", "announced"
 HAS, DESCRIBE, STARTS = "master HasCollection", "master DescribeCollection", "master start"
 CREATION, CHANGES, ALLOCATIONS = "master creation", "master changes", "master allocations"
 IDLE_SERVER, IDLE_READER, MEMORY = "idle", "idle reader", "memory"
+GROUPS, GROUPS_ONE = "groups", "groups, one at a time"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
 CACHE_BYTES = Settings().tail_total_bytes_max
 
@@ -66,6 +67,14 @@ QUESTIONS = (
     Question(
         "Reading live",
         "", RATE, "messages/s", names.CATCHING_UP, (names.LIVE,),
+    ),
+    Question(
+        "Groups: take and acknowledge",
+        GROUPS, RATE, "messages/s", names.REDIS_GROUP,
+    ),
+    Question(
+        "Groups: one message at a time",
+        GROUPS_ONE, RATE, "messages/s", names.REDIS_GROUP_ONE,
     ),
     Question(
         "Properties that differ",

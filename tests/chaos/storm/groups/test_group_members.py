@@ -33,7 +33,7 @@ async def test_members_leave_nothing_out_and_take_nothing_twice(tmp_path: Path) 
                 while not history.groups.resets:  # noqa: ASYNC110 - within seconds
                     await anyio.sleep(0.1)
                 members.enough = True
-            markers = {}
+            markers: dict[str, int] = {}
             for vchannel in (STEADY_ON, RESTARTED_ON):
                 markers[vchannel] = (await log.append(vchannel, b"last")).tick
                 reader = log.read(vchannel, until="now")
