@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--definitions", type=int, default=40, help="how many changes the test of kills makes"
     )
     parser.addoption(
+        "--transform-kills", type=int, default=5, help="kills amid consume-transform-produce"
+    )
+    parser.addoption(
         "--schemas",
         choices=("pure", "compiled"),
         default="pure",

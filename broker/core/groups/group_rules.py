@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from broker.core.groups.group_changes import AckedInTxn
 from broker.model.failure import Refusal, StreamingCode
 
 GROUPS_MAX: Final = 4096
@@ -53,6 +54,15 @@ def no_group(vchannel: str, name: str) -> Refusal:
     """
     cause = f"no group {name!r} on {vchannel}; create it first"
     return Refusal(StreamingCode.UNRECOVERABLE, cause)
+
+
+def ack_refusal(change: AckedInTxn) -> Refusal:
+    """What a transaction is to acknowledge is acknowledged, or held by another one."""
+    cause = (
+        f"transaction {change.txn} cannot acknowledge messages of group {change.name!r} that are"
+        " acknowledged, or that another transaction has; roll it back"
+    )
+    return Refusal(StreamingCode.INVALID_REQUEST_SEQ, cause)
 
 
 def _wrong(cause: str) -> Refusal:

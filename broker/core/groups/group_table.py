@@ -70,6 +70,14 @@ class GroupState:
         """Forget what is acknowledged above `floor`, and that anything below it is not."""
         self.floor, self.acked, self.since_tick = floor, TickSpans(), tick
 
+    def has_free(self, spans: Iterable[TickSpan]) -> bool:
+        """Whether nothing of these is acknowledged, or held by a transaction."""
+        held = TickSpans([span for it in self.held for span in it.spans])
+        return all(
+            it.after >= self.floor and not self.acked.within(it) and not held.within(it)
+            for it in spans
+        )
+
     @property
     def end(self) -> TimeTick:
         """The last tick that is acknowledged above the floor, or held; 0 without any."""

@@ -115,14 +115,13 @@ class LeaseBook:
 
     def wanted(self, portion: Portion, reached: TimeTick) -> TickSpans:
         """Which ticks of a portion that was read up to `reached` are to be delivered."""
-        if portion.returned is not None:
-            return TickSpans(portion.returned.spans.within(TickSpan(portion.after, reached)))
         # The floor may have passed the begin: what is acknowledged up to it is no span any more.
         after = max(portion.after, self.state.floor)
-        found = self.state.acked.missing(TickSpan(after, reached))
-        for held in self.state.held:
-            for span in held.spans:
-                found.remove(span)
+        span = TickSpan(after, max(after, reached))
+        found = self.state.acked.missing(span)
+        if portion.returned is not None:
+            found = TickSpans([it for each in found for it in portion.returned.spans.within(each)])
+        self._take_out_held(found)
         return found
 
     def lease(self, member: int, portion: Portion, reached: TimeTick, now_s: float) -> Lease:
@@ -202,6 +201,11 @@ class LeaseBook:
         """
         spans = TickSpans(held.spans)
         spans.remove(TickSpan(self.edge, max(self.edge, spans.end)))
+        # An acknowledgement whose answer was lost may be held and on lease again.
+        for each in [it.left for it in self._leases.values()] + [it.spans for it in self._returned]:
+            for span in each:
+                spans.remove(span)
+        self._take_out_held(spans)
         if spans:
             self._return(spans, now_s, held.times)
 
@@ -262,6 +266,11 @@ class LeaseBook:
                 for number, member in self._members.items()
             ]
         )
+
+    def _take_out_held(self, spans: TickSpans) -> None:
+        for held in self.state.held:
+            for span in held.spans:
+                spans.remove(span)
 
     @property
     def _spans(self) -> int:

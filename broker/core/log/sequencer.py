@@ -18,6 +18,9 @@ Next: broker/wal/segmented/log.py
 from collections.abc import Sequence
 from dataclasses import replace
 
+from broker.core.groups.group_changes import AckedInTxn, decode_change
+from broker.core.groups.group_rules import ack_refusal
+from broker.core.groups.tick_spans import TickSpans
 from broker.core.log.admission import AdmissionPolicy, admission_refusal, covers_pchannel
 from broker.core.log.log_end import LogEnd
 from broker.core.log.numbered_producers import GroupSequences
@@ -36,6 +39,7 @@ from broker.core.txn.txn_session import TxnScope, TxnSession, undecided_refusal
 from broker.core.txn.whole_txns import repeated, whole_refusal
 from broker.model.batch import NewBatch, ticks_of
 from broker.model.failure import Refusal
+from broker.model.groups.consumer_group import GroupKey
 from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import (
     BODY_TYPES,
@@ -121,6 +125,9 @@ def barrier_of(messages: Sequence[NewMessage]) -> TimeTick:
 class _Group:
     """One group: admits its messages in order and collects them into drafts."""
 
+    _acked: dict[GroupKey, TickSpans] | None = None
+    """What transactions acknowledge in it; made when one does, as most groups have none."""
+
     def __init__(
         self,
         messages: Sequence[NewMessage],
@@ -143,6 +150,7 @@ class _Group:
         self._admission = admission
         self._transactions = state.transactions
         self._numbers = GroupSequences(state.producers)
+        self._groups = state.groups
         self._assigner = assigner
         self._growing: dict[str | int, RecordDraft] = {}
 
@@ -242,10 +250,27 @@ class _Group:
             # Bodies of transactions that interleave gather in one record for each transaction.
             self._place_with(message.txn.id, index, message, session)
         elif message.type == GROUP_CHANGE:
-            self.drafts.append(group_change_draft(index, message))
+            self._admit_ack(index, message)
         else:
             session = self._transactions.find(message.txn.id)
             self._place_with(message.vchannel, index, message, session)
+
+    def _admit_ack(self, index: int, message: NewMessage) -> None:
+        """Have its transaction acknowledge, unless the messages have another owner by now.
+
+        The Group that took them from a lease has decided that; this holds whatever became of it.
+        """
+        change = decode_change(message.body)
+        assert isinstance(change, AckedInTxn), change
+        key = GroupKey(message.vchannel, change.name)
+        self._acked = {} if self._acked is None else self._acked
+        state, own = self._groups.groups.get(key), self._acked.setdefault(key, TickSpans())
+        if state is None or not state.has_free(change.spans) or any(map(own.within, change.spans)):
+            self.outcomes[index] = ack_refusal(change)
+            return
+        for span in change.spans:
+            own.add(span)
+        self.drafts.append(group_change_draft(index, message))
 
     def _admit_alone(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""

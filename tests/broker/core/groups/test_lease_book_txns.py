@@ -7,7 +7,7 @@ import pytest
 
 from broker.core.groups import lease_book
 from broker.core.groups.group_changes import AckedInTxn
-from broker.core.groups.group_table import GroupTable
+from broker.core.groups.group_table import GroupTable, HeldAck
 from broker.core.groups.lease_book import LeaseBook
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import TickSpan
@@ -103,6 +103,39 @@ def test_what_transactions_hold_counts_for_the_limit_of_spans(
     refusal = book.take_acked(member, number, [span(8, 9), span(11, 12)])
     assert isinstance(refusal, Refusal)
     assert "3 acknowledged ranges" in refusal.cause
+
+
+def test_what_is_held_after_all_though_its_answer_was_lost_is_nobody_elses() -> None:
+    """The member was told that the outcome is unknown, and the lease is back in the book."""
+    table = new_table()
+    book = LeaseBook(table.groups[KEY])
+    member = joined(book)
+    first, _, times = take(book, member, 10)
+    taken = book.take_acked(member, first, ())
+    assert not isinstance(taken, Refusal)
+    book.ack_failed(member, first, taken, 0.0, times)
+    hold(table, (span(0, 4),))
+    number, left, _ = take(book, member, 6)
+    assert left == [span(4, 6)]
+    hold(table, (span(7, 8),), TxnId(78))
+    ((_, held),) = table.end_txn(TXN, None)
+    for each in held:
+        book.let_go(each, 0.0)
+        # As if the record of the acknowledgement had come before the lease.
+        book.let_go(HeldAck(TXN, (span(4, 9),), 1, TimeTick(1)), 0.0)
+    assert take(book, member, 10)[1] == [span(6, 7), span(8, 10)]
+    assert take(book, member, 4)[1] == [span(0, 4)]
+    assert book.take_acked(member, number, ()) == (span(4, 6),)
+
+
+def test_what_was_acknowledged_after_all_does_not_come_again() -> None:
+    table = new_table()
+    book = LeaseBook(table.groups[KEY])
+    member = joined(book)
+    number, _, _ = take(book, member, 10)
+    assert book.give_back(member, number, (), 0.0) is None
+    book.state.acknowledge([span(0, 2), span(5, 7)])
+    assert take(book, member, 10)[1] == [span(2, 5), span(7, 10)]
 
 
 @dataclass

@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.groups.group_changes import AckedInTxn, GroupCreated, encode_change
+from broker.core.groups.group_changes import (
+    AckedInTxn,
+    GroupCreated,
+    MessagesAcked,
+    encode_change,
+)
 from broker.core.groups.group_table import GroupTable, HeldAck
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, catch_up, deliver
@@ -164,6 +169,31 @@ def test_what_a_transaction_acknowledges_is_held_from_its_place_in_the_log_on() 
     spans = (TickSpan(TimeTick(5), TimeTick(7)),)
     assert held == HeldAck(txn.id, spans, 2, result.records[0].base_tick)
     assert list(groups.holding) == [txn.id]
+
+
+def test_messages_are_acknowledged_in_one_transaction_alone() -> None:
+    """Whatever a Group believes, in one group of the log or in two."""
+    groups = GroupTable()
+    groups.apply(V, GroupCreated("g", 1000, TimeTick(3)), TimeTick(1))
+    state = WriterState(Transactions(), NumberedProducers(), groups)
+    first, txn = begun(state)
+    end = type(END)(END.term, first.next_id, first.last_tick, first.base_id)
+
+    def taken(*spans: tuple[int, int], name: str = "g") -> NewMessage:
+        found = tuple([TickSpan(TimeTick(after), TimeTick(upto)) for after, upto in spans])
+        body = encode_change(AckedInTxn(name, txn.id, found, 1))
+        return plain(body, V, GROUP_CHANGE, txn=txn)
+
+    groups.apply(V, MessagesAcked("g", (TickSpan(TimeTick(20), TimeTick(30)),)), TimeTick(2))
+    together = [taken((3, 7)), taken((6, 8)), taken((2, 3)), taken((8, 9), (29, 31))]
+    result = sequence([*together, taken((7, 8))], TimeTick(3_000), end, ADMISSION, state)
+    refused = [it.code if isinstance(it, Refusal) else None for it in result.outcomes]
+    late = StreamingCode.INVALID_REQUEST_SEQ
+    assert refused == [None, late, late, late, None]
+    later = [taken((4, 5)), taken((40, 41), name="gone"), taken((8, 9))]
+    result = sequence(later, TimeTick(4_000), result.end, ADMISSION, state)
+    refused = [it.code if isinstance(it, Refusal) else None for it in result.outcomes]
+    assert refused == [late, late, None]
 
 
 def test_one_whose_transaction_has_ended_since_it_was_admitted_holds_nothing() -> None:
