@@ -7,6 +7,7 @@ before the next one is made, so what is stored is the beginning of the input, up
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ class ProduceOptions:
     skip: int = 0
     new: bool = False
     partition: str | None = None
+    deliver_at: datetime | None = None
+    ttl_s: float | None = None
 
 
 def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> None:
@@ -51,6 +54,8 @@ def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> Non
     """
     if options.txn and options.format:
         fail("--txn is for lines; rows are stored whole or not at all in batches", USAGE)
+    if (options.deliver_at or options.ttl_s is not None) and options.format:
+        fail("--deliver-at and --ttl are for lines; groups get rows at once", USAGE)
     tally = Tally("row" if options.format else "message")
 
     async def produce(client: Client) -> int | None:
@@ -157,7 +162,12 @@ class _Producing:
             atomic = self._options.txn
             landed = await self._stored(
                 self._client.append_messages(
-                    self._target, messages, atomic=atomic, partition=self._options.partition
+                    self._target,
+                    messages,
+                    atomic=atomic,
+                    partition=self._options.partition,
+                    deliver_at=self._options.deliver_at,
+                    ttl_s=self._options.ttl_s,
                 ),
                 len(messages),
             )

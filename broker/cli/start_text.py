@@ -35,6 +35,26 @@ def place_of(text: str, option: str, *, ids: bool = True) -> Place:
         _refuse(text, option, ids=ids)
 
 
+def moment_of(text: str, option: str) -> datetime:
+    """A time to come: itself, or a duration from now on; any other text ends the program."""
+    found = _AGO.fullmatch(text)
+    moment: datetime | None = None
+    try:
+        if found is not None:
+            moment = datetime.now(UTC) + timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        elif "-" in text:
+            moment = datetime.fromisoformat(text)
+    except (OverflowError, ValueError):
+        moment = None
+    if moment is None:
+        fail(
+            f"{option} {text!r} is no time; use one such as 2026-01-02T03:04, or 10m for in ten"
+            " minutes",
+            USAGE,
+        )
+    return moment
+
+
 def _ago(text: str, option: str, ago_s: int) -> datetime:
     try:
         return datetime.now(UTC) - timedelta(seconds=ago_s)

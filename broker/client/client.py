@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Gathering
+from broker.client.append.delivery_properties import DeliverAt, delivery_properties
 from broker.client.append.named_partitions import NamedPartitions, check_rows
 from broker.client.append.outbox import SendLimits
 from broker.client.append.outgoing_batch import Ticket
@@ -129,6 +130,8 @@ class Client:
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
@@ -147,6 +150,8 @@ class Client:
         `partition` names a partition of the collection, which must have a schema: the row is
         counted in that partition's segments, and the reader gets its id. Without it a row is in
         `_default`.
+        Consumer groups get the message at `deliver_at` (a datetime or Unix milliseconds, up to 366
+        days ahead), and for `ttl_s` from then on; other readers see it at once, where it lies.
 
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
         been written, MessageTooLarge, or the server's refusal. UnknownDefinition when there is no
@@ -156,9 +161,9 @@ class Client:
         within_s = deadline_s or self._deadlines.append_s
         shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
         message = Message(payload, key, properties, **kind)
-        if partition is not None:
-            level = level_of(durability)
-            return await self._appends.one_into(partition, shards, message, within_s, level)
+        if partition is not None or deliver_at is not None or ttl_s is not None:
+            times, level = delivery_properties([message], deliver_at, ttl_s), level_of(durability)
+            return await self._appends.one_with(partition, times, shards, message, within_s, level)
         return await self._appends.one(shards, message, within_s, level_of(durability))
 
     async def append_soon(
@@ -185,6 +190,8 @@ class Client:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> AppendedBatch:
@@ -193,13 +200,15 @@ class Client:
         Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
-        `partition`: see `append`.
+        `partition`, `deliver_at`, `ttl_s`: see `append`.
         """
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
         vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         plain = Message(b"", properties=properties)
         header = batch_header(vchannel, plain, within_s, level_of(durability), raw=shards.raw)
+        if deliver_at is not None or ttl_s is not None:
+            header = header._replace(reserved=delivery_properties([plain], deliver_at, ttl_s))
         if partition is not None:
             return await self._appends.batch_into(partition, header, payloads, keys)
         return await self._appends.batch(header, payloads, keys)
@@ -239,7 +248,7 @@ class Client:
 
         return await self._appends.partitions.into(shards.vchannels[0], partition, append)
 
-    async def append_messages(
+    async def append_messages(  # noqa: PLR0913 - as of `append`
         self,
         target: str,
         messages: Iterable[Message],
@@ -247,6 +256,8 @@ class Client:
         atomic: bool = True,
         barrier_time_tick: int = 0,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; the results are in the order of the messages.
@@ -262,17 +273,20 @@ class Client:
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
         Waits for all messages; when any failed, AppendsFailed has the result of each one.
-        `partition`: see `append`; all of them must be plain inserts.
+        `partition` (of inserts), `deliver_at`, `ttl_s` (of plain messages): see `append`.
         """
         checked = checked_messages(messages, barrier_time_tick)
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
         append = append_atomically if atomic else Appends.many
+        times = delivery_properties(checked, deliver_at, ttl_s)
+        work = partial(append, self._appends, shards, checked, within_s)
         if partition is None:
-            return await append(self._appends, shards, checked, within_s)
+            return await work(times)
         check_rows(checked)
-        into = partial(append, self._appends, shards, checked, within_s)
-        return await self._appends.partitions.into(shards.vchannels[0], partition, into)
+        return await self._appends.partitions.into(
+            shards.vchannels[0], partition, lambda named: work(named + times)
+        )
 
     async def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None

@@ -14,7 +14,7 @@ from broker.model.message import SYSTEM_TYPES, MessageType
 from schemas.encoding.base64_text import read_base64
 from schemas.properties.broadcast_header import read_broadcast_id
 from schemas.properties.insert_header import read_insert_header
-from schemas.properties.keys import BARRIER_TICK, BARRIER_WAIT_MS
+from schemas.properties.keys import BARRIER_TICK, BARRIER_WAIT_MS, DELIVER_ID
 from schemas.wire import message as wire_message
 
 Key = bytes | str | int
@@ -138,6 +138,12 @@ class Received(NamedTuple):
         """
         text = self.tags.get("_bh")
         return None if text is None else BroadcastId(read_broadcast_id(text))
+
+    @property
+    def appended_id(self) -> MessageId:
+        """The id that `append` returned: another one than `id` for a delayed message in a group."""
+        text = self.tags.get(DELIVER_ID.key)
+        return self.id if text is None else MessageId(DELIVER_ID.decode(text))
 
     @property
     def timestamp_ms(self) -> int:

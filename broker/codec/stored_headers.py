@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.codec.announced import are_rows, is_announced, said_beside
 from broker.codec.stored_stages import stage_of
+from broker.codec.stored_times import delivery_times, released, released_message
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -26,9 +27,11 @@ from broker.model.effect import (
     SegmentLevel,
     Truncated,
 )
+from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.measured import SetMark
 from broker.model.message import MessageType
+from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
 from schemas.encoding.fields import fields
@@ -149,6 +152,18 @@ class StoredHeaders:
         except (Malformed, BadProperty):
             return None  # not written by the coordinator
         return None if mark is None else SetMark(mark.id, mark.total, mark.counts)
+
+    def delivery_times(self, properties: bytes) -> DeliveryTimes | None:
+        return delivery_times(properties)
+
+    def released(self, part: RecordSlice) -> list[bytes]:
+        return released(part)
+
+    def released_message(self, stored: bytes) -> ReleasedMessage:
+        try:
+            return released_message(stored)
+        except ValueError as error:
+            raise BadHeader(f"a released message cannot be decoded: {error}") from None
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
         if isinstance(event, SegmentCreated):

@@ -80,7 +80,13 @@ GROUP_CHANGE: Final = 1901
 It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
 """
 
-LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE})
+RELEASED: Final = 1902
+"""The kind of a record of copies of delayed messages that are due, for consumer groups only.
+
+As GROUP_CHANGE it is not delivered to other readers, and clients cannot append it.
+"""
+
+LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE, RELEASED})
 """Steps that only parts of this broker append."""
 
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)

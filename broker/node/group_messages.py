@@ -156,4 +156,18 @@ class OpenGroup(Request[Ref[GroupMessage] | Refusal]):
     key: GroupKey
 
 
-KeeperMessage = CreateGroup | SeekGroup | DropGroup | ListGroups | OpenGroup
+@dataclass(frozen=True, slots=True)
+class OpenSchedule(Request[Refusal | None]):
+    """Have the vchannel's delayed messages released from now on; None once that is durable."""
+
+    vchannel: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartSchedules:
+    """Start the actors of all schedules that the pchannel has."""
+
+
+KeeperMessage = (
+    CreateGroup | SeekGroup | DropGroup | ListGroups | OpenGroup | OpenSchedule | StartSchedules
+)

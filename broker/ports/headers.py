@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker.model.effect import Deleted, Effect, Inserted, SegmentCreated, SegmentFlushed
+from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import SegmentId
 from broker.model.measured import SetMark
+from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 
 
@@ -75,6 +77,21 @@ class Headers(Protocol):
 
     def batch_mark(self, commit: bytes) -> SetMark | None:
         """The batch that the commit of a transaction belongs to; None when it is of none."""
+        ...
+
+    def delivery_times(self, properties: bytes) -> DeliveryTimes | None:
+        """When groups get a message with these properties; None for any time, as of most.
+
+        `properties`: those that a batch shares, or the stored form of one message.
+        """
+        ...
+
+    def released(self, part: RecordSlice) -> Sequence[bytes]:
+        """The stored forms of delayed messages that are due, for a record of kind RELEASED."""
+        ...
+
+    def released_message(self, stored: bytes) -> ReleasedMessage:
+        """Which message `released` has made the copy of. Raises BadHeader."""
         ...
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:

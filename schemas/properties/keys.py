@@ -146,6 +146,14 @@ NOT_REPLICATED: Final = Flag("_ur")
 """Must not be copied to another cluster."""
 TRACE: Final = _bytes("_tc")
 """Bytes of a `messages.TraceContextHeader`."""
+DELIVER_AT: Final = Property("_deliver_at", str, _read_count)
+"""Ours: groups get the message at this Unix time in milliseconds, and not before."""
+DELIVER_TTL: Final = Property("_deliver_ttl", str, _read_count)
+"""Ours: for how many milliseconds groups get the message."""
+DELIVER_ID: Final = Property("_deliver_id", str, _read_count)
+"""Ours: on the copy of a delayed message that is due, the id of the message."""
+DELIVER_PREFIX: Final = b"_deliver_"
+"""A search for it in the bytes tells most batches apart without decoding them."""
 ROW_KEY: Final = _bytes("tidemark.key")
 """Ours: the key of the row in the payload."""
 ROW_SCHEMA: Final = _decimal("tidemark.schema")

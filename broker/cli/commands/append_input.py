@@ -20,6 +20,29 @@ class InputFormat(StrEnum):
     ARROW = "arrow"
 
 
+Partition = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The partition that the rows go to; default: _default."),
+]
+DeliverAt = Annotated[
+    str | None,
+    typer.Option(
+        "--deliver-at",
+        metavar="TIME|DURATION",
+        help="Groups get the lines then: 2026-01-02T03:04, local unless it has a zone, or 10m for"
+        " in ten minutes. Other readers see them at once.",
+    ),
+]
+Ttl = Annotated[
+    float | None,
+    typer.Option(
+        "--ttl",
+        metavar="SECONDS",
+        help="Groups pass over lines that are older, from --deliver-at on.",
+    ),
+]
+
+
 def produce(  # noqa: PLR0913 - each is an option of the command line
     target: Annotated[
         str,
@@ -57,10 +80,9 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
             "--txn", help="Append each batch as one transaction per shard, with --format lines."
         ),
     ] = False,
-    partition: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The partition that the rows go to; default: _default."),
-    ] = None,
+    partition: Partition = None,
+    deliver_at: DeliverAt = None,
+    ttl: Ttl = None,
     new: Annotated[
         bool, typer.Option("--new", help="TARGET is a vchannel that need not exist yet.")
     ] = False,
@@ -72,9 +94,12 @@ def produce(  # noqa: PLR0913 - each is an option of the command line
     Ctrl-C ends it with what is stored, and says where to go on.
     """
     from broker.cli.producing import ProduceOptions, produce_input
+    from broker.cli.start_text import moment_of
 
     form = None if format is InputFormat.LINES else format.value
     options = ProduceOptions(
-        target, tuple(files or ()), key, batch, txn, form, skip, new, partition
+        *(target, tuple(files or ()), key, batch, txn, form, skip, new, partition),
+        deliver_at=None if deliver_at is None else moment_of(deliver_at, "--deliver-at"),
+        ttl_s=ttl,
     )
     produce_input(server, options, as_json=json)

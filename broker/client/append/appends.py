@@ -80,14 +80,25 @@ class Appends:
         offered = await self._offer(work, deadline_s)
         return await (result_of(*offered) if isinstance(offered, tuple) else offered)
 
-    async def one_into(
-        self, partition: str, shards: Shards, message: Message, deadline_s: float, level: int
+    async def one_with(
+        self,
+        partition: str | None,
+        times: bytes,
+        shards: Shards,
+        message: Message,
+        deadline_s: float,
+        level: int,
     ) -> Appended:
-        """As `one`, into a partition by its name. Raises as `NamedPartitions.into`."""
+        """As `one`, into a partition by its name, if any, and with these delivery times.
+
+        Raises as `NamedPartitions.into`.
+        """
+        if partition is None:
+            return await (await self.soon(shards, message, deadline_s, level, times))
         check_rows([message])
 
         async def append(named: bytes) -> Appended:
-            return await (await self.soon(shards, message, deadline_s, level, named))
+            return await (await self.soon(shards, message, deadline_s, level, named + times))
 
         return await self.partitions.into(shards.vchannels[0], partition, append)
 
@@ -96,7 +107,7 @@ class Appends:
     ) -> Awaitable[Ticket]:
         """Queue one plain message once there is room; the caller must await this at once.
 
-        `named`, here and below: the property that names the partition of the rows.
+        `named`, here and below: properties that the log reads, such as the partition of the rows.
         """
         if not is_plain(message):
             raise BadTarget(

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, Unpack
 import pyarrow as pa
 
 from broker.client.append.batch_producer import Gathering
+from broker.client.append.delivery_properties import DeliverAt
 from broker.client.append.outbox import SendLimits
 from broker.client.batch import AppendedBatch, MessageBatch
 from broker.client.cluster.admin import Channels
@@ -301,6 +302,8 @@ class Client:
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
@@ -319,6 +322,8 @@ class Client:
         `partition` names a partition of the collection, which must have a schema: the row is
         counted in that partition's segments, and the reader gets its id. Without it a row is in
         `_default`.
+        Consumer groups get the message at `deliver_at` (a datetime or Unix milliseconds, up to 366
+        days ahead), and for `ttl_s` from then on; other readers see it at once, where it lies.
 
         Raises DeadlineExceeded when it was not written in time, OutcomeUnknown when it may have
         been written, MessageTooLarge, or the server's refusal. UnknownDefinition when there is no
@@ -354,6 +359,8 @@ class Client:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> AppendedBatch:
@@ -362,7 +369,7 @@ class Client:
         Ids and ticks are consecutive. Batches take turns over the shards of a collection, so one
         with keys needs the name of a vchannel when there are several. Raises what `append` does,
         BadTarget for keys that do not fit, MessageTooLarge for a batch that must be split.
-        `partition`: see `append`."""
+        `partition`, `deliver_at`, `ttl_s`: see `append`."""
         ...
     def append_messages(
         self,
@@ -372,6 +379,8 @@ class Client:
         atomic: bool = True,
         barrier_time_tick: int = 0,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; the results are in the order of the messages.
@@ -387,7 +396,7 @@ class Client:
         yet is waited for, up to the setting `barrier_wait_ms_max`; Unrecoverable for one later.
 
         Waits for all messages; when any failed, AppendsFailed has the result of each one.
-        `partition`: see `append`; all of them must be plain inserts."""
+        `partition` (of inserts), `deliver_at`, `ttl_s` (of plain messages): see `append`."""
         ...
     def append_soon(
         self,
@@ -1518,13 +1527,15 @@ class Txn:
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
         """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
 
         It is read with the tick of the commit. After OutcomeUnknown, or when an append is
-        cancelled, the transaction cannot be committed any more. `partition`: see `Client.append`."""
+        cancelled, the transaction cannot be committed any more. See also `Client.append`."""
         ...
     def append_arrow(
         self,
@@ -1556,6 +1567,8 @@ class Txn:
         messages: Iterable[Message],
         *,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; raises the first error when any failed."""

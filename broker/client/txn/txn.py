@@ -8,7 +8,6 @@ a repeated commit gets the answer of the first.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
@@ -16,6 +15,7 @@ import anyio
 
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import Piece, split_rows
+from broker.client.append.delivery_properties import DeliverAt, delivery_properties
 from broker.client.append.named_partitions import check_rows
 from broker.client.append.prepare import batch_header
 from broker.client.batch import AppendedBatch
@@ -135,41 +135,48 @@ class Txn:
         self._context = opened
         self._name = TXN.encode(self._context)
 
-    async def append(
+    async def append(  # noqa: PLR0913 - as of `Client.append`
         self,
         payload: bytes,
         *,
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
         """Append one message, an insert unless `type` says otherwise; durable, not yet visible.
 
         It is read with the tick of the commit. After OutcomeUnknown, or when an append is
-        cancelled, the transaction cannot be committed any more. `partition`: see `Client.append`.
+        cancelled, the transaction cannot be committed any more. See also `Client.append`.
         """
         message = Message(payload, key, properties, **kind)
-        (landed,) = await self.append_messages(
-            [message], partition=partition, deadline_s=deadline_s
-        )
-        return landed
+        times = delivery_properties([message], deliver_at, ttl_s)
+        return (await self._append_to(partition, (message,), times, deadline_s))[0]
 
     async def append_messages(
         self,
         messages: Iterable[Message],
         *,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Append many messages; raises the first error when any failed."""
         every = tuple(messages)
-        if partition is not None:
-            check_rows(every)
-            append = partial(self.append_rows, every, deadline_s=deadline_s)
-            return await self._into(partition, append)
-        return _all_landed(await self._append(every, deadline_s))
+        times = delivery_properties(every, deliver_at, ttl_s)
+        return await self._append_to(partition, every, times, deadline_s)
+
+    async def _append_to(
+        self, partition: str | None, every: Sequence[Message], times: bytes, within_s: float | None
+    ) -> list[Appended]:
+        if partition is None:
+            return await self.append_rows(every, times, within_s)
+        check_rows(every)
+        return await self._into(partition, lambda it: self.append_rows(every, it + times, within_s))
 
     async def append_rows(
         self, messages: Sequence[Message], named: bytes, deadline_s: float | None = None

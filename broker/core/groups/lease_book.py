@@ -18,6 +18,7 @@ from broker.model.groups.consumer_group import MemberView, TickSpan
 from broker.model.ids import TimeTick
 
 FIRST_DELIVERY: Final = 1
+_NEVER: Final = TimeTick(0)
 
 
 @dataclass(slots=True)
@@ -145,17 +146,20 @@ class LeaseBook:
         if portion.returned is not None:
             self._returned.insert(0, portion.returned)
 
-    def nothing_left(self, portion: Portion, reached: TimeTick) -> tuple[TickSpan, ...]:
+    def nothing_left(
+        self, portion: Portion, reached: TimeTick, passed: TimeTick = _NEVER
+    ) -> tuple[TickSpan, ...]:
         """Ticks of a portion without messages, which would hold the floor: to be acknowledged.
 
         Of a returned portion what the log no longer holds; of a new one what lies before something
-        that is acknowledged, or held by a transaction. No member has any of them.
+        that is acknowledged, or held by a transaction, or up to `passed`, where messages were left
+        out for good. No member has any of them.
         """
         if portion.returned is not None:
             gone = tuple(self.wanted(portion, reached))
             self._keep_behind(portion.returned, reached)
             return gone
-        upto = min(reached, self.state.end)
+        upto = min(reached, max(passed, self.state.end))
         gone = tuple(self.wanted(portion, upto))
         self.edge = max(self.edge, upto)
         return gone

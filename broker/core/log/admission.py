@@ -13,6 +13,7 @@ from broker.model.message import (
     ALL_PCHANNEL_TYPES,
     GROUP_CHANGE,
     PREPARE_TXN,
+    RELEASED,
     MessageType,
     NewMessage,
     NewRun,
@@ -43,7 +44,7 @@ def admission_refusal(
     if admission.closed is not None:
         return admission.closed
     size = max(message.sizes) if isinstance(message, NewRun) else message.size
-    if size > admission.message_bytes_max and not _is_word(message):
+    if size > admission.message_bytes_max and not (_is_word(message) or message.type == RELEASED):
         return _never(
             f"message of {size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
@@ -68,8 +69,8 @@ def _is_prepare(message: NewMessage) -> bool:
 
 
 def _is_group_change(message: NewMessage) -> bool:
-    # Only a Group and its keeper make these; the edge refuses the type.
-    return message.type == GROUP_CHANGE and bool(message.vchannel)
+    # Only the actors of groups make these; the edge refuses the types.
+    return message.type in (GROUP_CHANGE, RELEASED) and bool(message.vchannel)
 
 
 def _is_word(message: NewMessage) -> bool:

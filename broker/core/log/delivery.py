@@ -15,7 +15,7 @@ from typing import assert_never
 from broker.core.log.assembler import Assembler
 from broker.core.log.txn_members import fitting, whole_record
 from broker.model.ids import MessageId, TimeTick
-from broker.model.message import SYSTEM_TYPES, ClosedTick, Delivered, MessageType
+from broker.model.message import RELEASED, SYSTEM_TYPES, ClosedTick, Delivered, MessageType
 from broker.model.position import DeliverFilter, MessageTypes, ReadPosition, TimeTickGt, TimeTickGte
 from broker.model.record import Record, RecordSlice
 from broker.value import value
@@ -28,6 +28,7 @@ class Selection:
     """What a consumer wants: one vchannel ("": all), ticks above `floor`, kinds (None: all).
 
     `among`: of all vchannels only these. `whole`: records come uncut; otherwise each is cut to fit.
+    `released`: with the records of kind RELEASED, which only groups read.
     """
 
     vchannel: str
@@ -35,6 +36,7 @@ class Selection:
     kinds: frozenset[int] | None
     among: frozenset[str] | None = None
     whole: bool = False
+    released: bool = False
 
     def passes(self, vchannel: str) -> bool:
         """Whether the consumer wants messages of this vchannel; "" is for every consumer."""
@@ -118,7 +120,8 @@ def catch_up(records: Sequence[Record], cursor: ReadPosition, assembler: Assembl
             continue
         if record.txn is not None and record.base_id >= assembler.since_id:
             assembler.absorb(record)
-        whole = record.txn is not None or record.next_id <= cursor.next_id
+        in_txn = record.txn is not None and record.kind != RELEASED
+        whole = in_txn or record.next_id <= cursor.next_id
         assembler.next_id = record.next_id if whole else cursor.next_id
 
 
@@ -182,6 +185,8 @@ class _Delivery:
 
     def take_in_txn(self, record: Record) -> bool:
         """Keep it for its commit; if this is the commit, deliver what fits."""
+        if record.kind == RELEASED and self._selection.released:
+            return self.take(record)
         wanted = self._inside > 0 or record.base_tick > self._floor
         if record.kind == MessageType.COMMIT_TXN and wanted and not self._take_committed(record):
             return False

@@ -23,6 +23,7 @@ from broker.model.message import (
     AppendedInTxn,
     MessageType,
     NewMessage,
+    NewRun,
 )
 from broker.model.record import Record
 from broker.model.txn import TxnContext
@@ -102,13 +103,13 @@ def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
 
 
 def group_change_draft(index: int, message: NewMessage) -> RecordDraft:
-    """The record of a change of a consumer group, which no reader sees.
+    """The record of a change of a consumer group, or of what only groups read.
 
     Of an acknowledgement in a transaction, too: the body alone names the transaction.
     """
     outside = TxnSession(NO_TXN, message.vchannel, MessageId(0), TimeTick(0))
     draft = RecordDraft(message.vchannel, message.type, outside)
-    draft.add(index, (message.body,))
+    draft.add(index, message.bodies if isinstance(message, NewRun) else (message.body,))
     return draft
 
 

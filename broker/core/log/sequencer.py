@@ -45,6 +45,7 @@ from broker.model.message import (
     BODY_TYPES,
     EXCLUSIVE_TYPES,
     GROUP_CHANGE,
+    RELEASED,
     Appended,
     AppendedFlush,
     MessageType,
@@ -55,7 +56,8 @@ from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.value import value
 
-_ALONE = EXCLUSIVE_TYPES | {GROUP_CHANGE}
+_OF_GROUPS = frozenset({GROUP_CHANGE, RELEASED})
+_ALONE = EXCLUSIVE_TYPES | _OF_GROUPS
 """Types that share no record with other messages."""
 
 
@@ -274,7 +276,7 @@ class _Group:
 
     def _admit_alone(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""
-        if message.type == GROUP_CHANGE:  # it ends none, and has no place among the others
+        if message.type in _OF_GROUPS:  # they end none, and have no place among the others
             self.drafts.append(group_change_draft(index, message))
             return
         whole = covers_pchannel(message, self._admission.pchannel)

@@ -83,6 +83,7 @@ class AppendFlow:
     """The flow of one call's stream, whose requests are appended to `located`."""
 
     def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
+        self.located = located
         self._call = call
         self._stream = call.stream
         self._located = located

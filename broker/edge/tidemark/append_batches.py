@@ -17,6 +17,7 @@ from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.edge.tidemark.rows_admission import RowsAdmission
+from broker.edge.tidemark.schedules import NoSchedule, Schedules
 from broker.edge.tidemark.shard_admission import ShardAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
 from broker.model.failure import Dropped, Refusal, StreamingCode
@@ -96,7 +97,8 @@ class AppendStream:
         self._flow = flow
         self._limits = limits
         self._admissions = admissions
-        self._admission = BatchAdmission(flow.channel, limits.message_bytes_max)
+        self._schedules = Schedules(flow.located)
+        self._admission = BatchAdmission(flow.channel, limits.message_bytes_max, self._schedules)
         self._in_order: deque[_Group] = deque()
 
     async def run(self) -> None:
@@ -117,6 +119,10 @@ class AppendStream:
                 ticks = 0
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
+                elif isinstance(verdict, NoSchedule):
+                    verdict = await self._scheduled(frame)
+                    if isinstance(verdict, NewBatch):
+                        cost, ticks = cost + verdict.size, ticks_of(verdict)
                 if not group.takes(verdict, cost, ticks):
                     # Taken out first: when this wait is cancelled, as on a drain, `finally` would
                     # otherwise append the group a second time.
@@ -145,6 +151,11 @@ class AppendStream:
         if rows:
             return await self._admissions.rows.judge(batch, self._admission)
         return self._admission.judge(batch)
+
+    async def _scheduled(self, frame: bytes) -> NewBatch | Refusal:
+        """The verdict on the first delayed message of a vchannel, once that has a schedule."""
+        vchannel = scan_append_request(frame).vchannel
+        return await self._schedules.open(vchannel) or await self._verdict(frame)
 
     async def _append(self, group: _Group) -> None:
         await self._flow.admit(group.cost, group.cost)

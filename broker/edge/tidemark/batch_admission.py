@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.core.log.carried_types import PLAIN_TYPES, is_later
 from broker.core.naming import belongs_to
+from broker.edge.tidemark.schedules import Schedules
 from broker.edge.tidemark.whole_txn import whole_txn
 from broker.model.batch import (
     NO_KEYS,
@@ -22,17 +23,28 @@ from broker.model.batch import (
     OwnProperties,
 )
 from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.delivery_times import DeliveryTimes
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import MessageType
 from broker.model.producer_numbers import ProducerPart
 from broker.model.txn import TxnContext
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
+from broker.value import value
 from schemas.batches import OWN, PROPERTY, WHOLE, ScannedBatch, shared_properties
 from schemas.encoding.entries import read_entry
 from schemas.encoding.fields import fields
 from schemas.encoding.varint import Malformed
 from schemas.packing import BadPacking, unpack
-from schemas.properties.keys import HEADER, ROW_KEY, ROW_SCHEMA, TXN, VERSION, BadProperty
+from schemas.properties.keys import (
+    DELIVER_AT,
+    DELIVER_TTL,
+    HEADER,
+    ROW_KEY,
+    ROW_SCHEMA,
+    TXN,
+    VERSION,
+    BadProperty,
+)
 
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
 VCHANNEL_BYTES_MAX: Final = 256
@@ -48,6 +60,7 @@ _OURS: Final = frozenset({ROW_KEY.key, ROW_SCHEMA.key})
 _TXN_KEY: Final = TXN.key.encode()
 _OWN_KEY: Final = OWN.encode()
 _WHOLE_KEY: Final = WHOLE.encode()
+_ALLOWED: Final = frozenset({VERSION.key, HEADER.key, DELIVER_AT.key, DELIVER_TTL.key})
 _RESERVED: Final = "names that begin with _ are reserved"
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -58,12 +71,24 @@ def oversize_batch(size_bytes: int, bytes_max: int) -> Refusal:
     return Refusal(StreamingCode.UNRECOVERABLE, cause)
 
 
+@value
+class _Timed:
+    """Properties of messages that groups get at certain times."""
+
+    properties: bytes
+    times: DeliveryTimes
+
+
 class BatchAdmission:
     """The checks of one Append stream, whose pchannel is `pchannel`."""
 
-    def __init__(self, pchannel: PChannelName, bytes_max: int) -> None:
+    def __init__(
+        self, pchannel: PChannelName, bytes_max: int, schedules: Schedules | None = None
+    ) -> None:
+        """Without `schedules` delayed messages are refused."""
         self._pchannel = pchannel
         self._bytes_max = bytes_max
+        self._schedules = schedules
 
     def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
         """The batch as an Appender takes it, or the refusal for its producer."""
@@ -111,8 +136,13 @@ class BatchAdmission:
             )
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
         properties = _stored(batch.vchannel, kind, shared)
-        if isinstance(properties, Refusal):
-            return properties
+        if not isinstance(properties, bytes):
+            if isinstance(properties, Refusal):
+                return properties
+            refusal = self._times_refusal(batch, properties.times)
+            if refusal is not None:
+                return refusal
+            properties = properties.properties
         if more:
             properties += shared_properties(more.items())
         producer = ProducerPart(batch.producer, batch.sequence) if batch.producer else None
@@ -129,6 +159,15 @@ class BatchAdmission:
             durability=_LEVELS[batch.durability],
             whole=whole_txn(batch.vchannel) if whole else None,
         )
+
+    def _times_refusal(self, batch: ScannedBatch, times: DeliveryTimes) -> Refusal | None:
+        """Why groups cannot get the messages at these times."""
+        if self._schedules is None:
+            return Refusal(StreamingCode.INVALID_ARGUMENT, "there is no schedule for messages here")
+        if times.at_ms and batch.codec == Codec.ARROW:
+            cause = "rows cannot be delayed: leave deliver_at out, or append messages"
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+        return self._schedules.refusal(batch.vchannel, len(batch.sizes), times)
 
     def _misplaced(self, batch: ScannedBatch) -> str:
         name = batch.vchannel
@@ -238,7 +277,7 @@ def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bool, bytes]:
     return txn, whole, shared_properties(others)
 
 
-def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+def _stored(vchannel: str, kind: int, own: bytes) -> "bytes | _Timed | Refusal":
     # Long ones are not kept: their number is bounded, and so has to be their size.
     if len(own) <= _REMEMBERED_BYTES_MAX:
         return _remembered(vchannel, kind, own)
@@ -246,23 +285,29 @@ def _stored(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
 
 
 @lru_cache(maxsize=_REMEMBERED_MAX)
-def _remembered(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+def _remembered(vchannel: str, kind: int, own: bytes) -> "bytes | _Timed | Refusal":
     return _made(vchannel, kind, own)
 
 
-def _made(vchannel: str, kind: int, own: bytes) -> bytes | Refusal:
+def _made(vchannel: str, kind: int, own: bytes) -> "bytes | _Timed | Refusal":
     """The properties of all messages, as Milvus's consumers read them: the log's own, and `own`."""
     properties = {"_t": str(int(kind)), "_v": "1", HEADER.key: "", "_vc": vchannel}
     try:
         for _, first, stop in fields(own, 0, len(own)):
             key, value = read_entry(own[first:stop])
-            reserved = key[:1] == "_" and key not in (VERSION.key, HEADER.key)
+            reserved = key[:1] == "_" and key not in _ALLOWED
             if reserved or key in _OURS:
                 raise BadProperty(key, value, _RESERVED)
             properties[key] = value
         HEADER.read(properties)
         if not VERSION.need(properties):
             raise BadProperty(VERSION.key, "0", "must be 1 or more")
+        at_ms, ttl_ms = DELIVER_AT.read(properties), DELIVER_TTL.read(properties)
+        if ttl_ms == 0:
+            raise BadProperty(DELIVER_TTL.key, "0", "must be 1 ms or more")
     except (BadProperty, Malformed) as error:
         return Refusal(StreamingCode.INVALID_ARGUMENT, str(error))
-    return shared_properties(properties.items())
+    made = shared_properties(properties.items())
+    if at_ms is None and ttl_ms is None:
+        return made
+    return _Timed(made, DeliveryTimes(at_ms or 0, ttl_ms or 0))

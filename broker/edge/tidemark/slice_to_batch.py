@@ -8,7 +8,7 @@ Next: broker/client/read/batch_subscription.py
 
 from dataclasses import replace
 
-from broker.edge.milvus.single_messages import stored_of
+from broker.codec.stored_messages import stored_of
 from broker.model.batch import BatchPart, Codec
 from broker.model.failure import Refused, StreamingCode
 from broker.model.record import RecordSlice, RecordSliceInTxn

@@ -19,7 +19,14 @@ from actors import (
     Restart,
 )
 from broker.core.groups.group_changes import GroupChange, GroupCreated, GroupDropped, GroupSought
-from broker.core.groups.group_rules import GROUPS_MAX, lease_refusal, name_refusal, no_group
+from broker.core.groups.group_rules import (
+    GROUPS_MAX,
+    LEASE_MS,
+    lease_refusal,
+    name_refusal,
+    no_group,
+)
+from broker.core.groups.schedule_name import SCHEDULE
 from broker.core.naming import belongs_to, is_physical
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, GroupView
@@ -31,11 +38,14 @@ from broker.node.group_messages import (
     KeeperMessage,
     ListGroups,
     OpenGroup,
+    OpenSchedule,
     SeekGroup,
+    StartSchedules,
     StopGroup,
 )
 from broker.node.groups.group_leases import GroupLeases
 from broker.node.groups.group_writer import GroupWriter
+from broker.node.groups.scheduler import scheduler_spec
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 
@@ -43,6 +53,7 @@ GROUPS: Final = "groups"
 GROUP_KEEPER: Final = "group_keeper"
 STOP_S: Final = 5.0
 START_S: Final = 5.0
+RETRY_S: Final = 1.0
 
 
 class GroupKeeper(Actor[KeeperMessage]):
@@ -62,6 +73,7 @@ class GroupKeeper(Actor[KeeperMessage]):
         if opened is not None:
             opened.groups.keeper = context.self
             self._writer = GroupWriter(opened, self._node, context.clock)
+            context.after(0.0, StartSchedules())
 
     async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
         """One request after the other."""
@@ -71,23 +83,31 @@ class GroupKeeper(Actor[KeeperMessage]):
                 cause = f"{self._name} is closing; locate the channel again and retry"
                 envelope.reply(Refusal(StreamingCode.ON_SHUTDOWN, cause))
                 continue
-            match envelope.message:
-                case CreateGroup() as create:
-                    envelope.reply(await self._create(opened, create))
-                case SeekGroup(key, floor):
-                    envelope.reply(await self._seek(opened, key, floor))
-                case DropGroup(key):
-                    envelope.reply(await self._drop(opened, key))
-                case ListGroups(vchannels, name):
-                    envelope.reply(_listed(opened, vchannels, name))
-                case OpenGroup(key):
-                    envelope.reply(await self._open(opened, key))
-                case _:
-                    assert_never(envelope.message)
+            await self._carry_out(opened, envelope)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """How many groups the pchannel has, and how many run."""
         return {} if self._opened is None else dict(self._opened.groups.figures())
+
+    async def _carry_out(self, opened: OpenChannel, envelope: Envelope[KeeperMessage]) -> None:
+        match envelope.message:
+            case CreateGroup() as create:
+                envelope.reply(await self._create(opened, create))
+            case SeekGroup(key, floor):
+                envelope.reply(name_refusal(key.name) or await self._seek(opened, key, floor))
+            case DropGroup(key):
+                envelope.reply(name_refusal(key.name) or await self._drop(opened, key))
+            case ListGroups(vchannels, name):
+                envelope.reply(_listed(opened, vchannels, name))
+            case OpenGroup(key):
+                envelope.reply(name_refusal(key.name) or await self._open(opened, key))
+            case OpenSchedule(vchannel):
+                envelope.reply(await self._open_schedule(opened, vchannel))
+            case StartSchedules():
+                for key in [it for it in opened.groups.table.groups if it.name == SCHEDULE]:
+                    await self._start_schedule(key)
+            case _:
+                assert_never(envelope.message)
 
     async def _create(self, opened: OpenChannel, create: CreateGroup) -> GroupView | Refusal:
         key, groups = create.key, opened.groups.table.groups
@@ -104,9 +124,9 @@ class GroupKeeper(Actor[KeeperMessage]):
                 return opened.groups.view(key)
             cause = f"group {key.name!r} exists already on {key.vchannel}"
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-        if len(groups) >= GROUPS_MAX:
-            cause = f"{self._name} has {GROUPS_MAX} groups already, the limit; drop some"
-            return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
+        refusal = _too_many(opened, self._name)
+        if refusal is not None:
+            return refusal
         change = GroupCreated(key.name, create.lease_ms, create.floor)
         return await self._changed(opened, key, change)
 
@@ -160,6 +180,29 @@ class GroupKeeper(Actor[KeeperMessage]):
         except ActorError as error:
             return _retry(error)
 
+    async def _open_schedule(self, opened: OpenChannel, vchannel: str) -> Refusal | None:
+        key = GroupKey(vchannel, SCHEDULE)
+        if key in opened.groups.table.groups:
+            return None
+        refusal = self._vchannel_refusal(vchannel) or _too_many(opened, self._name)
+        # From its own tick on: no message could be delayed before.
+        change = GroupCreated(SCHEDULE, LEASE_MS, None)
+        refusal = refusal or await self._writer.write(vchannel, change)
+        if refusal is None:
+            await self._start_schedule(key)
+        return refusal
+
+    async def _start_schedule(self, key: GroupKey) -> None:
+        try:
+            self._find(key)
+        except NoSuchActor:
+            path = self._path(key).rpartition("/")[0]
+            try:
+                spec = scheduler_spec(self._name, key, self._node)
+                await self._context.tree.start_child(path, spec, deadline_s=START_S)
+            except ActorError:
+                self._context.after(RETRY_S, StartSchedules())
+
     def _find(self, key: GroupKey) -> Ref[GroupMessage]:
         return self._context.tree.find(self._path(key))
 
@@ -172,6 +215,13 @@ class GroupKeeper(Actor[KeeperMessage]):
             return None
         cause = f"{vchannel!r} is not a vchannel of {self._name}"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _too_many(opened: OpenChannel, name: PChannelName) -> Refusal | None:
+    if len(opened.groups.table.groups) < GROUPS_MAX:
+        return None
+    cause = f"{name} has {GROUPS_MAX} groups already, the limit; drop some"
+    return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
 
 
 def _floor_refusal(opened: OpenChannel, floor: TimeTick | None) -> Refusal | None:
@@ -187,7 +237,9 @@ def _listed(opened: OpenChannel, vchannels: Sequence[str], name: str) -> tuple[G
     keys = [
         key
         for key in opened.groups.table.groups
-        if (not wanted or key.vchannel in wanted) and name in ("", key.name)
+        if (not wanted or key.vchannel in wanted)
+        and name in ("", key.name)
+        and key.name != SCHEDULE
     ]
     keys.sort(key=lambda it: (it.name, it.vchannel))
     return tuple([opened.groups.view(key) for key in keys])

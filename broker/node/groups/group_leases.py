@@ -36,6 +36,7 @@ from broker.node.group_messages import (
 from broker.node.groups.ack_writes import AckWrites, TakenAck
 from broker.node.groups.group_reader import Answer, GroupReader, position_or_refusal
 from broker.node.groups.group_writer import GroupWriter
+from broker.node.groups.timely_items import TimelyItems
 from broker.node.groups.unread import UnreadPart
 from broker.node.groups.wanted_items import wanted_items
 from broker.node.scanner_messages import Delivery
@@ -91,6 +92,7 @@ class GroupLeases(Actor[_Message]):
     _unread: UnreadPart
     _acks: AckWrites
     _running: RunningGroup
+    _timely: TimelyItems
 
     def __init__(self, name: PChannelName, key: GroupKey, node: NodeRuntime) -> None:
         self._name = name
@@ -118,6 +120,7 @@ class GroupLeases(Actor[_Message]):
             await opened.appender.ask(CloseTick(), deadline_s=CLOSE_S)
         self._opened = opened
         self._book = LeaseBook(state)
+        self._timely = TimelyItems(self._node.headers, lambda: opened.tail.closed.tick)
         self._reader = GroupReader(context, opened, self._key, self._node)
         self._unread = UnreadPart(opened.tail, self._key.vchannel, context.self)
         writer = GroupWriter(opened, self._node, context.clock)
@@ -332,9 +335,7 @@ class GroupLeases(Actor[_Message]):
         portion, reached = reading.portion, reading.cursor.tick
         if portion.returned is not None:
             reached = min(reached, portion.returned.spans.end)
-        items = wanted_items(
-            reading.items, self._book.wanted(portion, reached), self._node.headers.announced
-        )
+        items = wanted_items(reading.items, self._book.wanted(portion, reached), self._timely)
         if not items:
             return False
         taker = self._next_taker()
@@ -357,7 +358,8 @@ class GroupLeases(Actor[_Message]):
 
     def _let_go(self, reading: _Reading) -> None:
         """Settle ticks at which no message is left: the floor would stay below them."""
-        spans = self._book.nothing_left(reading.portion, reading.cursor.tick)
+        passed = self._timely.passed(self._context.clock.monotonic_s())
+        spans = self._book.nothing_left(reading.portion, reading.cursor.tick, passed)
         if spans:
             self._acks.add(TakenAck(None, AckMessages(0, 0, spans), spans, 1))
             self._acks.write()

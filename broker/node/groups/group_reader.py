@@ -91,7 +91,7 @@ class GroupReader:
 
     async def _start(self) -> Ref[ScannerMessage]:
         name, node = self._opened.channel.name, self._node
-        selection = Selection(self._key.vchannel, TimeTick(0), None, whole=True)
+        selection = Selection(self._key.vchannel, TimeTick(0), None, whole=True, released=True)
         self._started += 1
         spec = ChildSpec(
             # Of each life of the Group another one, as an earlier one may not be gone yet.

@@ -6,12 +6,18 @@ The table is changed by the answer itself, not by the actor that asked: so it ha
 answer arrived, whoever died meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actors import Clock
-from broker.core.groups.group_changes import AckedInTxn, GroupChange, encode_change
+from broker.core.groups.group_changes import (
+    AckedInTxn,
+    GroupChange,
+    MessagesAcked,
+    encode_change,
+)
 from broker.model.failure import Refusal
-from broker.model.message import GROUP_CHANGE, NewMessage
+from broker.model.ids import MessageId
+from broker.model.message import GROUP_CHANGE, RELEASED, NewMessage, NewRun
 from broker.model.txn import TxnContext
 from broker.node.append.intake import append, append_then
 from broker.node.appender_messages import PlacedApart, RunOutcome
@@ -39,6 +45,20 @@ class GroupWriter:
         message = _message(vchannel, change)
         (outcome,) = await append(self._located, (message,), deadline_s=WRITE_S)
         return self._settled(vchannel, change, outcome)
+
+    async def release(self, vchannel: str, bodies: Sequence[bytes]) -> MessageId | Refusal:
+        """Store copies of delayed messages that are due, in one record; the id of the first one."""
+        sizes = tuple(map(len, bodies))
+        run = NewRun(vchannel, RELEASED, b"", sum(sizes), bodies=tuple(bodies), sizes=sizes)
+        return await self._placed(run)
+
+    async def mark(self, vchannel: str, name: str) -> MessageId | Refusal:
+        """Store a change that changes nothing: whatever was appended before lies before it."""
+        return await self._placed(_message(vchannel, MessagesAcked(name, ())))
+
+    async def _placed(self, message: NewMessage) -> MessageId | Refusal:
+        (outcome,) = await append(self._located, (message,), deadline_s=WRITE_S)
+        return outcome if isinstance(outcome, Refusal) else outcome.id
 
     def write_then(
         self, vchannel: str, change: GroupChange, answered: Callable[[Refusal | None], None]

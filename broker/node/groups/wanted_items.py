@@ -15,13 +15,14 @@ from broker.model.message import (
     DeliveredInTxn,
 )
 from broker.model.record import Record, RecordSlice, RecordSliceInTxn
+from broker.node.groups.timely_items import TimelyItems
 
 Announced = Callable[[bytes], bool]
 """Whether a stored message announces a change of definitions: see `Headers.announced`."""
 
 
 def wanted_items(
-    items: Iterable[DeliveredItem], wanted: TickSpans, announced: Announced
+    items: Iterable[DeliveredItem], wanted: TickSpans, timely: TimelyItems
 ) -> tuple[DeliveredItem, ...]:
     """The items at these ticks, cut where a tick is not wanted; empty without any message.
 
@@ -31,11 +32,15 @@ def wanted_items(
     messages = False
     for item in items:
         if isinstance(item, RecordSlice) and not isinstance(item, RecordSliceInTxn):
-            pieces = [] if _is_of_the_log(item.record, announced) else _cut(item, wanted)
-            found += pieces
-            messages = messages or bool(pieces)
+            ours = _is_of_the_log(item.record, timely.headers.announced)
+            for piece in [] if ours else _cut(item, wanted):
+                parts = timely.parts(piece)
+                found += parts
+                messages = messages or bool(parts)
         # The messages of a transaction have one tick, and are wanted together or not at all.
         elif not isinstance(item, ClosedTick) and wanted.has(item.tick):
+            if isinstance(item, RecordSlice) and not timely.parts(item):
+                continue
             found.append(item)
             messages = messages or _is_body(item)
     return tuple(found) if messages else ()

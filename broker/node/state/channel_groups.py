@@ -30,6 +30,8 @@ class ChannelGroups:
     table: GroupTable
     keeper: Ref[KeeperMessage] | None = None
     running: dict[GroupKey, RunningGroup] = field(default_factory=dict)
+    scheduled: dict[str, int] = field(default_factory=dict)
+    """How many delayed messages wait on each vchannel that has a schedule."""
 
     def end_txns(self, ended: Sequence[TxnSession]) -> None:
         """Apply what these transactions have acknowledged; their ends are durable.

@@ -22,6 +22,7 @@ class FullFlow:
     """A flow without room: who waits for it waits until the stream is cancelled."""
 
     channel = CHANNEL.name
+    located = None
 
     def __init__(self) -> None:
         self.appended: list[tuple[Any, ...]] = []
