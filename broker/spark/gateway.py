@@ -136,6 +136,18 @@ class Gateway:
 
         return self._call(ask)
 
+    def group_ticks(self, name: str, vchannels: Sequence[str]) -> dict[str, int]:
+        """Return up to which tick a consumer group has acknowledged all of each vchannel.
+
+        Without those where it does not exist; raises NoSuchGroup when it exists on none.
+        """
+
+        async def ask(client: "Client") -> dict[str, int]:
+            views = await client.groups.named(name).describe_on(vchannels)
+            return {view.group.key.vchannel: int(view.group.floor) for view in views}
+
+        return self._call(ask)
+
     def attempt(self, ask: Callable[["Client"], Awaitable[None]]) -> None:
         """Call once, without a retry; `ask` has its own deadline."""
         portal, client = self._connected()

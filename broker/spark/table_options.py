@@ -25,7 +25,7 @@ OF_A_TABLE: Final = "provider"
 KEPT_PATH: Final = "path"
 EXCLUSIVE: Final = (
     ("subscribe", "subscribepattern", "path"),
-    ("startingoffsets", "startingtick", "startingtimestamp", "startingcursor"),
+    ("startingoffsets", "startingtick", "startingtimestamp", "startingcursor", "startinggroup"),
     ("endingoffsets", "endingtick", "endingtimestamp"),
     ("topic", "path"),
 )

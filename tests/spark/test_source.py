@@ -126,6 +126,31 @@ def test_a_second_run_goes_on_where_the_first_one_ended(
     assert read_values(spark, tmp_path / "out") == values("r", 100) + values("s", 50)
 
 
+def test_a_stream_starts_where_a_consumer_group_stands(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    fill: Fill,
+    with_client: WithClient,
+    checkpoint: str,
+    tmp_path: Path,
+) -> None:
+    fill("shared", values("done", 40))
+
+    async def acknowledge(log: Client) -> None:
+        left = 40
+        async with log.group("workers").join("shared") as member:
+            while left:
+                batch = await member.__anext__()
+                await batch.ack()
+                left -= len(batch)
+
+    with_client(acknowledge)
+    fill("shared", values("open", 30))
+    frame = stream(spark, broker, "shared", startingGroup="workers")
+    run_available(frame, checkpoint, tmp_path / "out")
+    assert read_values(spark, tmp_path / "out") == values("open", 30)
+
+
 def test_a_start_at_latest_is_pinned_before_the_first_rows(
     spark: SparkSession, broker: BrokerProcess, fill: Fill, checkpoint: str, tmp_path: Path
 ) -> None:

@@ -142,10 +142,16 @@ class ConsumerGroup:
 
     async def describe(self, target: str) -> list[GroupView]:
         """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
-        vchannels = await self._vchannels(target)
+        return await self._described(await self._vchannels(target), repr(target))
+
+    async def describe_on(self, vchannels: Sequence[str]) -> list[GroupView]:
+        """The same for vchannels by their names, of one or of several collections."""
+        return await self._described(vchannels, ", ".join(vchannels))
+
+    async def _described(self, vchannels: Sequence[str], where: str) -> list[GroupView]:
         found = await self._parts.calls.list_all(vchannels, self.name)
         if not found:
-            raise NoSuchGroup(f"there is no group {self.name!r} on {target!r}; create it first")
+            raise NoSuchGroup(f"there is no group {self.name!r} on {where}; create it first")
         return found
 
     async def lag(self, target: str) -> dict[str, GroupLag]:

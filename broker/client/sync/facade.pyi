@@ -760,6 +760,9 @@ class ConsumerGroup:
     def describe(self, target: str) -> list[GroupView]:
         """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
         ...
+    def describe_on(self, vchannels: Sequence[str]) -> list[GroupView]:
+        """The same for vchannels by their names, of one or of several collections."""
+        ...
     def drop(self, target: str) -> None:
         """Drop the group. Raises ResourceAcquired while it has members, NoSuchGroup."""
         ...

@@ -16,7 +16,10 @@ TICK_LOGICAL_BITS: Final = 18
 TICK_MAX: Final = (1 << 63) - 1
 """A tick is a bigint in Spark."""
 MS_MAX: Final = TICK_MAX >> TICK_LOGICAL_BITS
-STARTS: Final = ("startingOffsets", "startingTick", "startingTimestamp", "startingCursor")
+STARTS: Final = (
+    *("startingOffsets", "startingTick", "startingTimestamp"),
+    *("startingCursor", "startingGroup"),
+)
 FORMS: Final = (
     'use "earliest", "latest", {"id": 5}, {"tick": 5} or {"timestamp": 5}, for each vchannel or'
     " collection"
@@ -59,7 +62,14 @@ class AtCursor:
     cursor: str
 
 
-Bound = Literal["earliest", "latest"] | At | Each | AtCursor
+@dataclass(frozen=True, slots=True)
+class AtGroup:
+    """What a consumer group has acknowledged on each vchannel without a gap."""
+
+    group: str
+
+
+Bound = Literal["earliest", "latest"] | At | Each | AtCursor | AtGroup
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -77,6 +87,10 @@ def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
         if not text:
             raise BadOption(option, text, "give the name of a cursor, or leave the option out")
         return AtCursor(text)
+    if option == "startingGroup":
+        if not text:
+            raise BadOption(option, text, "give the name of a group, or leave the option out")
+        return AtGroup(text)
     if text.startswith("{"):
         each = _each(text)
         if LATEST in each.starts.values() and not streaming:

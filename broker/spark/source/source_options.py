@@ -42,6 +42,10 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
         "",
         "instead: a named cursor; the first message behind it on each vchannel",
     ),
+    "startingGroup": (
+        "",
+        "instead: a consumer group; the first message of each vchannel that it did not acknowledge",
+    ),
     "endingOffsets": ("`latest`", "batch only: `latest`"),
     "endingTick": ("", "batch only, instead: the last time tick to read"),
     "endingTimestamp": ("", "batch only, instead: the first moment not to read"),

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from broker.spark.refusals import BadCheckpoint, told_to_spark
 from broker.spark.source.batch_limits import default_limit, limits_of
-from broker.spark.source.bounds import AtCursor, Each
+from broker.spark.source.bounds import AtCursor, AtGroup, Each
 from broker.spark.source.cut_offsets import BEHIND, Offset, Position, at_cut, to_offset, to_position
 from broker.spark.source.next_cut import NextCut
 from broker.spark.source.planning import plan
@@ -50,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._first is None:
             bound = self._subscribed.options.starting
             self._first = self._subscribed.at(bound)
-            self._pin_start = bound == "latest" or isinstance(bound, Each | AtCursor)
+            self._pin_start = bound == "latest" or isinstance(bound, Each | AtCursor | AtGroup)
         return to_offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.client import Cut, InvalidArgument
-from broker.client.errors import NoSuchCursor, NoSuchVChannel
+from broker.client.errors import NoSuchCursor, NoSuchGroup, NoSuchVChannel
 from broker.model.ids import MessageId, TimeTick
 from broker.spark.gateway import Gateway
 from broker.spark.refusals import BadOption, DataLoss
 from broker.spark.source import columns, message_rows
-from broker.spark.source.bounds import At, AtCursor, Bound, Each, FromId, Start
+from broker.spark.source.bounds import At, AtCursor, AtGroup, Bound, Each, FromId, Start
 from broker.spark.source.cut_offsets import (
     Position,
     at_cut,
@@ -149,6 +149,8 @@ class Subscribed:
                 return self._at_each(bound)
             case AtCursor(cursor):
                 return self._at_cursor(cursor)
+            case AtGroup(group):
+                return self._at_group(group)
             case _:
                 return at_cut(self._cut(self.vchannels, bound))
 
@@ -199,12 +201,23 @@ class Subscribed:
             ticks = self.gateway.cursor_ticks(cursor)
         except NoSuchCursor as error:
             raise BadOption("startingCursor", cursor, f"{error}") from error
+        return self._behind(ticks, "startingCursor", cursor)
+
+    def _at_group(self, group: str) -> Position:
+        try:
+            ticks = self.gateway.group_ticks(group, self.vchannels)
+        except NoSuchGroup as error:
+            raise BadOption("startingGroup", group, f"{error}") from error
+        return self._behind(ticks, "startingGroup", group)
+
+    def _behind(self, ticks: Mapping[str, int], option: str, text: str) -> Position:
+        """Return the position behind these ticks, one for each vchannel."""
         missing = [name for name in self.vchannels if name not in ticks]
         if missing:
             advice = f"it has no position on {missing[:8]}; give startingOffsets for each vchannel"
-            raise BadOption("startingCursor", cursor, advice)
-        each = {name: At(ticks[name], "startingCursor", cursor) for name in self.vchannels}
-        return self._at_each(Each(each, cursor))
+            raise BadOption(option, text, advice)
+        each = {name: At(ticks[name], option, text) for name in self.vchannels}
+        return self._at_each(Each(each, text))
 
     def _rows(self, name: str, after: int, until: int) -> int:
         try:

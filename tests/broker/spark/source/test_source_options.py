@@ -3,7 +3,7 @@
 import pytest
 
 from broker.spark.refusals import BadOption
-from broker.spark.source.bounds import EARLIEST, LATEST, At, AtCursor, Each, FromId, Start
+from broker.spark.source.bounds import EARLIEST, LATEST, At, AtCursor, AtGroup, Each, FromId, Start
 from broker.spark.source.source_options import parse, parse_either
 
 A_TICK = 117_000_000 << 18
@@ -68,6 +68,8 @@ def test_a_start_is_given_for_each_vchannel_or_collection() -> None:
     assert each == Each(starts, text)
     at_cursor = parse({"subscribe": "a", "startingCursor": "nightly"}, streaming=False)
     assert at_cursor.starting == AtCursor("nightly")
+    at_group = parse({"subscribe": "a", "startingGroup": "workers"}, streaming=True)
+    assert at_group.starting == AtGroup("workers")
 
 
 def test_a_pattern_takes_the_place_of_names() -> None:
@@ -104,6 +106,8 @@ def test_a_schema_may_be_asked_for_before_it_is_known_what_for() -> None:
         ({"startingOffsets": '{"a": '}, True, "not JSON"),
         ({"startingCursor": " "}, True, "give the name of a cursor"),
         ({"startingCursor": "a", "startingTick": "5"}, True, "use one"),
+        ({"startingGroup": " "}, True, "give the name of a group"),
+        ({"startingGroup": "a", "startingCursor": "a"}, True, "use one"),
         ({"subscribePattern": "a.*"}, True, "subscribe is set, too"),
         ({"endingOffsets": '{"a": {"0": 23}}'}, False, "endingTick or endingTimestamp"),
         ({"startingOffsets": "latest"}, False, "cannot start at latest"),

@@ -127,6 +127,30 @@ def test_a_query_starts_behind_a_named_cursor(world: World) -> None:
         world.batch(other, startingCursor="by-hand")
 
 
+def test_a_query_starts_where_a_consumer_group_stands(world: World) -> None:
+    name = world.make("worked_off")
+    world.append(name, *range(10))
+
+    async def acknowledge(log: Client) -> set[int]:
+        floors = {}
+        async with log.group("workers").join(name) as member:
+            done = 0
+            async for batch in member:
+                floors[batch.vchannel] = {int(it.tick) for it in batch.messages}
+                await batch.ack()
+                done += len(batch)
+                if done == 10:
+                    break
+        return set().union(*floors.values())
+
+    acknowledged = world.do(acknowledge)
+    assert len(acknowledged) == 10
+    world.append(name, 10, 11)
+    assert sorted(row["n"] for row in world.batch(name, startingGroup="workers")) == [10, 11]
+    with pytest.raises(BadOption, match=r"'startingGroup' is 'nobody'.*there is no group 'nobody'"):
+        world.batch(name, startingGroup="nobody")
+
+
 @pytest.fixture
 def looks_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(next_cut, "LOOK_AGAIN_S", 0.0)
