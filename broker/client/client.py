@@ -31,6 +31,7 @@ from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
 from broker.client.durability import Durability, level_of
 from broker.client.groups.consumer_group import ConsumerGroup, GroupParts, Groups
+from broker.client.groups.dead_letters import LetterParts
 from broker.client.groups.group_calls import GroupCalls
 from broker.client.master.cluster_config import ClusterConfig
 from broker.client.master.master import Master
@@ -112,10 +113,9 @@ class Client:
         self.cut, self.cut_cluster = cuts.cut, cuts.cut_cluster
         measuring = Measuring(owners, self._targets, deadline_s=call_s)
         self.measure = measuring.measure
-        calls = GroupCalls(owners, call_s)
-        self._group_parts = GroupParts(
-            network, tasks, calls, self._targets, self.offsets, measuring
-        )
+        dead = LetterParts(self.collections, self.admin.channels, self.append_messages, readers)
+        calls = GroupCalls(owners, call_s), self._targets, self.offsets, measuring, dead
+        self._group_parts = GroupParts(network, tasks, *calls)
         self.groups = Groups(self._group_parts)
         self.barrier = self.barriers.named
         self.cursor = self.cursors.named

@@ -4,12 +4,14 @@ It knows which field of which header says what; it decides nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.codec.announced import are_rows, is_announced, said_beside
+from broker.codec.letters import copies, letters_of
 from broker.codec.stored_stages import stage_of
 from broker.codec.stored_times import delivery_times, released, released_message
+from broker.model.batch import NewBatch
 from broker.model.effect import (
     AllFlushed,
     CollectionAltered,
@@ -27,10 +29,11 @@ from broker.model.effect import (
     SegmentLevel,
     Truncated,
 )
+from broker.model.groups.dead_letter import Letter
 from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.measured import SetMark
-from broker.model.message import MessageType
+from broker.model.message import ClosedTick, Delivered, MessageType
 from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
@@ -188,6 +191,14 @@ class StoredHeaders:
             )
         )
         return stored_form(MessageType.FLUSH, _OWN_VERSION, vchannel, header)
+
+    def letters(self, items: Iterable[Delivered | ClosedTick | RecordSlice]) -> Sequence[Letter]:
+        return letters_of(items)
+
+    def copies(
+        self, vchannel: str, letters: Sequence[tuple[Letter, Mapping[str, str]]]
+    ) -> NewBatch:
+        return copies(vchannel, letters)
 
 
 def _broadcast_mark(stored: bytes) -> SetMark | None:

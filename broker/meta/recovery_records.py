@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from broker.core.groups.group_changes import limit_fields, read_limit, read_spans, span_pairs
 from broker.model.effect import SegmentLevel
-from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
+from broker.model.groups.consumer_group import DyingSpans, GroupKey, GroupSnapshot, TriedSpans
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -306,11 +307,24 @@ def encode_group(group: GroupSnapshot) -> bytes:
             "name": group.key.name,
             "lease_ms": group.lease_ms,
             "floor": group.floor,
-            "acked": [[each.after, each.upto] for each in group.acked],
+            "acked": span_pairs(group.acked),
             "created_tick": group.created_tick,
             "tick": group.tick,
+            **_limit_fields(group),
         }
     )
+
+
+def _limit_fields(group: GroupSnapshot) -> dict[str, Any]:
+    if group.limit is None:
+        return {}
+    return {
+        "limit": limit_fields(group.limit),
+        "tried": [[each.times, span_pairs(each.spans)] for each in group.tried],
+        "dying": [
+            [span_pairs(each.spans), each.cause, each.times, each.since] for each in group.dying
+        ],
+    }
 
 
 def decode_group(value: bytes) -> GroupSnapshot:
@@ -321,9 +335,15 @@ def decode_group(value: bytes) -> GroupSnapshot:
             key=GroupKey(fields["vchannel"], fields["name"]),
             lease_ms=fields["lease_ms"],
             floor=TimeTick(fields["floor"]),
-            acked=tuple(TickSpan(TimeTick(a), TimeTick(b)) for a, b in fields["acked"]),
+            acked=read_spans(fields["acked"]),
             created_tick=TimeTick(fields["created_tick"]),
             tick=TimeTick(fields["tick"]),
+            limit=read_limit(fields.get("limit")),
+            tried=tuple(TriedSpans(n, read_spans(it)) for n, it in fields.get("tried", ())),
+            dying=tuple(
+                DyingSpans(read_spans(spans), cause, times, TimeTick(since))
+                for spans, cause, times, since in fields.get("dying", ())
+            ),
         )
 
     return _decode(value, parse)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from actors import Ref, Request
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
-from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView, TickSpan
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.value import value
 
@@ -38,13 +38,15 @@ class LeaveGroup:
 class LeasedMessages:
     """Messages on lease: all of `span` that are not acknowledged; delivered `times` times by now.
 
-    `lease` 0: nothing for now; take again.
+    `lease` 0: nothing for now; take again. `alone`: it is their last delivery; send BeginLease
+    before they are processed, and process nothing beside them.
     """
 
     lease: int
     span: TickSpan
     times: int
     items: tuple[DeliveredItem, ...]
+    alone: bool = False
 
 
 @value
@@ -86,6 +88,31 @@ class NackMessages(Request[Refusal | None]):
 
 
 @value
+class RejectMessages(Request[Refusal | None]):
+    """Give spans of a lease to the dead letters, or all that is left; None once that is durable.
+
+    They are delivered no more; their copies follow. Refusals: as for AckMessages; INVALID_ARGUMENT
+    for a group without dead letters.
+    """
+
+    member: int
+    lease: int
+    spans: tuple[TickSpan, ...]
+    cause: str
+
+
+@value
+class BeginLease(Request[Refusal | None]):
+    """The member begins to process a lease that is `alone`; None once that is durable.
+
+    Only from then on it counts as delivered.
+    """
+
+    member: int
+    lease: int
+
+
+@value
 class ExtendLease(Request[Refusal | None]):
     """Begin the lease anew."""
 
@@ -105,9 +132,10 @@ class MessagesCame:
     from_id: MessageId
 
 
-MemberMessage = (
-    JoinGroup | LeaveGroup | TakeMessages | AckMessages | NackMessages | ExtendLease | StopGroup
-)
+LeaseMessage = AckMessages | NackMessages | RejectMessages | BeginLease | ExtendLease
+"""What a member says of a lease that it has."""
+
+MemberMessage = JoinGroup | LeaveGroup | TakeMessages | LeaseMessage | StopGroup
 GroupMessage = MemberMessage | MessagesCame
 
 # ---- of the GroupKeeper -------------------------------------------------------------------------
@@ -117,13 +145,27 @@ GroupMessage = MemberMessage | MessagesCame
 class CreateGroup(Request[GroupView | Refusal]):
     """Create a group. `floor` None: it gets what is appended after it.
 
-    INVALID_ARGUMENT for a bad name or lease, and for a group that exists unless `exist_ok`.
+    INVALID_ARGUMENT for a bad name, lease or limit; IGNORED_OPERATION for a group that exists,
+    unless `exist_ok`.
     """
 
     key: GroupKey
     lease_ms: int
     floor: TimeTick | None
     exist_ok: bool
+    limit: DeliveryLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterGroup(Request[GroupView | Refusal]):
+    """Give a group other leases (None: as they are) and another limit.
+
+    RESOURCE_ACQUIRED with members.
+    """
+
+    key: GroupKey
+    lease_ms: int | None
+    limit: DeliveryLimit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +207,16 @@ class OpenSchedule(Request[Refusal | None]):
 
 @dataclass(frozen=True, slots=True)
 class StartSchedules:
-    """Start the actors of all schedules that the pchannel has."""
+    """Start the actors of all schedules that the pchannel has, and those that copy dead letters."""
 
 
 KeeperMessage = (
-    CreateGroup | SeekGroup | DropGroup | ListGroups | OpenGroup | OpenSchedule | StartSchedules
+    CreateGroup
+    | AlterGroup
+    | SeekGroup
+    | DropGroup
+    | ListGroups
+    | OpenGroup
+    | OpenSchedule
+    | StartSchedules
 )

@@ -4,13 +4,16 @@ Implemented in `broker/codec/stored_headers.py`, so that node and core see no wi
 call is pure and cheap enough for the write path (microseconds for an insert).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from broker.model.batch import NewBatch
 from broker.model.effect import Deleted, Effect, Inserted, SegmentCreated, SegmentFlushed
+from broker.model.groups.dead_letter import Letter
 from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import SegmentId
 from broker.model.measured import SetMark
+from broker.model.message import ClosedTick, Delivered
 from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 
@@ -96,4 +99,14 @@ class Headers(Protocol):
 
     def own(self, vchannel: str, event: SegmentCreated | SegmentFlushed) -> bytes:
         """A message of the log's own: CreateSegment or Flush."""
+        ...
+
+    def letters(self, items: Iterable[Delivered | ClosedTick | RecordSlice]) -> Sequence[Letter]:
+        """Each message among what a reader got, as a program sees it. For dead letters."""
+        ...
+
+    def copies(
+        self, vchannel: str, letters: Sequence[tuple[Letter, Mapping[str, str]]]
+    ) -> NewBatch:
+        """The letters as rows on this vchannel, each with more properties."""
         ...

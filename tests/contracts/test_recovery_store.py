@@ -20,7 +20,14 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.effect import SegmentLevel
-from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
+from broker.model.groups.consumer_group import (
+    DeliveryLimit,
+    DyingSpans,
+    GroupKey,
+    GroupSnapshot,
+    TickSpan,
+    TriedSpans,
+)
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -95,7 +102,14 @@ GROUP = GroupSnapshot(
     created_tick=TimeTick(3),
     tick=TimeTick(10),
 )
-OTHER_GROUP = replace(GROUP, key=GroupKey(VCHANNEL.name, "others"), acked=())
+OTHER_GROUP = replace(
+    GROUP,
+    key=GroupKey(VCHANNEL.name, "others"),
+    acked=(),
+    limit=DeliveryLimit(3, VCHANNEL.name, "trains"),
+    tried=(TriedSpans(2, (TickSpan(TimeTick(4), TimeTick(5)),)),),
+    dying=(DyingSpans((TickSpan(TimeTick(6), TimeTick(8)),), "bad seat", 3, TimeTick(9)),),
+)
 FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),
     vchannels=(VCHANNEL,),

@@ -6,6 +6,7 @@ import typer
 
 from broker.cli.commands.completions import collections
 from broker.cli.commands.flags import Json, Server
+from broker.cli.groups.group_settings import GroupSettings
 
 app = typer.Typer(
     help="Consumer groups: members share the messages of a collection"
@@ -18,6 +19,14 @@ Target = Annotated[
     typer.Argument(help="A collection or a vchannel.", autocompletion=collections),
 ]
 Name = Annotated[str, typer.Argument(help="Name of the group.")]
+DeliveriesMax = Annotated[
+    int | None,
+    typer.Option(
+        "--deliveries-max",
+        metavar="N",
+        help="A message delivered N times without an acknowledgement goes to NAME.dead.",
+    ),
+]
 Start = Annotated[
     str,
     typer.Argument(
@@ -29,7 +38,7 @@ Start = Annotated[
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0913 - each is an option
     target: Target,
     name: Name,
     start: Annotated[
@@ -43,6 +52,7 @@ def create(
             help="How long a member has what it gets before others get it.",
         ),
     ] = 30.0,
+    deliveries_max: DeliveriesMax = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing when the group exists.")
     ] = False,
@@ -51,7 +61,40 @@ def create(
     """Create a group on each vchannel of a collection."""
     from broker.cli.groups.group_views import create_group
 
-    create_group(server, target, name, start, lease_s=lease, exist_ok=if_not_exists)
+    settings = GroupSettings(lease, deliveries_max)
+    create_group(server, target, name, start, settings, exist_ok=if_not_exists)
+
+
+@app.command()
+def alter(
+    target: Target,
+    name: Name,
+    lease: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Leases from now on.")
+    ] = None,
+    deliveries_max: DeliveriesMax = None,
+    server: Server = "",
+) -> None:
+    """Change a group without members; without --deliveries-max its deliveries are not limited."""
+    from broker.cli.groups.group_views import alter_group
+
+    alter_group(server, target, name, GroupSettings(lease, deliveries_max))
+
+
+@app.command()
+def dead(name: Name, server: Server = "", json: Json = False) -> None:
+    """Show the dead letters of a group: messages that no member could process."""
+    from broker.cli.groups.dead_views import show_dead
+
+    show_dead(server, name, as_json=json)
+
+
+@app.command()
+def redrive(target: Target, name: Name, server: Server = "") -> None:
+    """Append the dead letters of a collection to it again; those of earlier calls are left out."""
+    from broker.cli.groups.dead_views import redrive_dead
+
+    redrive_dead(server, target, name)
 
 
 @app.command(name="list")

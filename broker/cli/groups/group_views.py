@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.cli.counted import counted
+from broker.cli.groups.group_settings import GroupSettings
 from broker.cli.session import with_client
 from broker.cli.show.figures import size_text
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment
 from broker.cli.start_text import place_of
 from broker.client import Client
-from broker.client.groups.consumer_group import GroupLag
+from broker.client.groups.consumer_group import LEASE_S, GroupLag
 from broker.client.groups.group_calls import GroupStart
 from broker.model.groups.consumer_group import GroupView, MemberView
 
@@ -19,17 +20,37 @@ STUCK_LEASES: Final = 0.9
 
 
 def create_group(
-    server: str, target: str, name: str, start: str, *, lease_s: float, exist_ok: bool
+    server: str, target: str, name: str, start: str, settings: GroupSettings, *, exist_ok: bool
 ) -> None:
     """Create the group, and say on how many vchannels."""
     place = _place(start, "--from")
 
     async def create(client: Client) -> Sequence[GroupView]:
         group = client.group(name)
-        return await group.create(target, start=place, lease_s=lease_s, exist_ok=exist_ok)
+        return await group.create(
+            target,
+            start=place,
+            lease_s=LEASE_S if settings.lease_s is None else settings.lease_s,
+            deliveries_max=settings.deliveries_max,
+            exist_ok=exist_ok,
+        )
 
     found = with_client(server, create)
     show(f"group {name} is on {counted(len(found), 'vchannel')} of {target}")
+
+
+def alter_group(server: str, target: str, name: str, settings: GroupSettings) -> None:
+    """Change the group, and say how it is now."""
+
+    async def alter(client: Client) -> Sequence[GroupView]:
+        group = client.group(name)
+        return await group.alter(
+            target, lease_s=settings.lease_s, deliveries_max=settings.deliveries_max
+        )
+
+    group = with_client(server, alter)[0].group
+    limit = "no limit" if group.limit is None else f"at most {group.limit.deliveries_max}"
+    show(f"group {name}: leases of {group.lease_ms / 1000:g} s, {limit} of deliveries")
 
 
 def seek_group(server: str, target: str, name: str, to: str) -> None:
@@ -61,6 +82,7 @@ def list_groups(server: str, target: str, *, as_json: bool) -> None:
             Column("members", [str(len(it)) for it in members]),
             Column("batches out", [str(_leases(it)) for it in by_name]),
             Column("redelivered", [str(sum(v.redelivered for v in it)) for it in by_name]),
+            Column("dying", [_dying(it) for it in by_name], leaves=2),
             Column("who", [", ".join(it) or "-" for it in members], leaves=1),
         ]
     )
@@ -73,6 +95,9 @@ def describe_group(server: str, target: str, name: str, *, as_json: bool) -> Non
     if as_json:
         return print_json([_fields(it) for it in found])
     show_fitted(_positions(found))
+    for view in found:
+        if view.trouble:
+            show(f"{view.group.key.vchannel}: {view.trouble}")
     rows = [(view, member) for view in found for member in view.members]
     if not rows:
         return show(f"group {name} has no members")
@@ -148,6 +173,12 @@ def _members(views: Sequence[GroupView]) -> list[str]:
     return sorted({member.name for view in views for member in view.members})
 
 
+def _dying(views: Sequence[GroupView]) -> str:
+    """What is not in the dead letters yet, and that something is wrong with them."""
+    count = sum([len(view.group.dying) for view in views])
+    return f"{count} (failing)" if any(view.trouble for view in views) else str(count)
+
+
 def _floors(views: Sequence[GroupView]) -> list[int]:
     return [it.group.floor for it in views]
 
@@ -169,6 +200,9 @@ def _fields(view: GroupView) -> dict[str, Any]:
         "acked": [[it.after, it.upto] for it in group.acked],
         "lease_ms": group.lease_ms,
         "redelivered": view.redelivered,
+        "deliveries_max": None if group.limit is None else group.limit.deliveries_max,
+        "dying": len(group.dying),
+        "trouble": view.trouble,
         "members": [
             {
                 "name": it.name,

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anyio.abc import TaskGroup
@@ -11,6 +11,13 @@ from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
 from broker.client.cluster.targets import Targets
 from broker.client.errors import BadTarget, NoSuchGroup
+from broker.client.groups.dead_letters import (
+    DeadLetter,
+    LetterParts,
+    letters,
+    limits_of,
+    redriven,
+)
 from broker.client.groups.group_calls import GroupCalls, GroupStart
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
@@ -19,7 +26,7 @@ from broker.client.net.network import Network
 from broker.client.read.deliveries import Source
 from broker.client.read.resuming_reader import ResumingReader
 from broker.core.naming import is_physical
-from broker.model.groups.consumer_group import GroupView
+from broker.model.groups.consumer_group import DeliveryLimit, GroupView
 from broker.model.ids import TICK_LOGICAL_BITS
 
 LEASE_S = 30.0
@@ -36,6 +43,7 @@ class GroupParts:
     targets: Targets
     offsets: Offsets
     measuring: Measuring
+    dead: LetterParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +82,16 @@ class ConsumerGroup:
         lease_s: float = LEASE_S,
         member: str = "",
         prefetch_bytes: int = PREFETCH_BYTES,
+        deliveries_max: int | None = None,
     ) -> GroupMember:
         """A member: messages come to it, each to one member of the group at a time.
 
-        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`;
-        a group that exists keeps its own. `prefetch_bytes`: how much of each vchannel it takes
-        before its program asks. Leases begin when messages are sent, so what waits here must be
-        processed within them, too: prefetch less when messages take long. `member`: a name for
-        people. Messages that are not acknowledged when a lease ends, or the member leaves, are
-        delivered again.
+        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`
+        and `deliveries_max`; a group that exists keeps its own. `prefetch_bytes`: how much of each
+        vchannel it takes before its program asks. Leases begin when messages are sent, so what
+        waits here must be processed within them, too: prefetch less when messages take long.
+        `member`: a name for people. Messages that are not acknowledged when a lease ends, or the
+        member leaves, are delivered again.
         """
         if prefetch_bytes < 1:
             raise BadTarget(f"prefetch_bytes is {prefetch_bytes}; it must be above 0")
@@ -95,7 +104,8 @@ class ConsumerGroup:
             vchannels = _checked(target, shards.vchannels)
             lease_ms = round(lease_s * 1000)
             calls = self._parts.calls
-            await calls.create(vchannels, self.name, lease_ms, start, exist_ok=True)
+            limits = await self._limits(target, vchannels, deliveries_max)
+            await calls.create(vchannels, self.name, lease_ms, start, limits, exist_ok=True)
             opening = self.name, name
             wanted = [
                 GroupSubscription(it, opening, shards.collection, prefetch_bytes, streams)
@@ -112,13 +122,16 @@ class ConsumerGroup:
         *,
         start: GroupStart = "all",
         lease_s: float = LEASE_S,
+        deliveries_max: int | None = None,
         exist_ok: bool = False,
     ) -> list[GroupView]:
         """Create the group on each vchannel; one that was created in part is completed.
 
         `start`: "all", "latest", ("tick", n), a datetime or ("time", t). `lease_s`: how long a
-        member has what it gets. Raises AlreadyExists when it is on all vchannels already, unless
-        `exist_ok`, and InvalidArgument for a bad name or lease, or a tick from the future.
+        member has what it gets. `deliveries_max`: a message that was delivered so often, 2 to 1,000
+        times, and never acknowledged goes to the dead letters, see `dead`. Raises AlreadyExists
+        when it is on all vchannels already, unless `exist_ok`, and InvalidArgument for a bad name,
+        lease or limit, or a tick from the future.
         """
         vchannels = await self._vchannels(target)
         calls, lease_ms = self._parts.calls, round(lease_s * 1000)
@@ -127,7 +140,37 @@ class ConsumerGroup:
             missing = [it for it in vchannels if it not in known]
             # On some only: an earlier call was interrupted, and this one completes it.
             exist_ok = bool(known) and bool(missing)
-        return await calls.create(vchannels, self.name, lease_ms, start, exist_ok=exist_ok)
+        limits = await self._limits(target, vchannels, deliveries_max)
+        return await calls.create(vchannels, self.name, lease_ms, start, limits, exist_ok=exist_ok)
+
+    async def alter(
+        self, target: str, *, lease_s: float | None = None, deliveries_max: int | None = None
+    ) -> list[GroupView]:
+        """Give the group other leases (None: as they are) and another limit (None: no limit).
+
+        Without a limit, messages on their way to the dead letters are delivered again. Raises
+        ResourceAcquired while it has members, NoSuchGroup, and InvalidArgument as `create`.
+        """
+        vchannels = await self._vchannels(target)
+        limits = await self._limits(target, vchannels, deliveries_max)
+        lease_ms = 0 if lease_s is None else max(1, round(lease_s * 1000))
+        return await self._parts.calls.alter(vchannels, self.name, lease_ms, limits)
+
+    async def dead(self) -> list[DeadLetter]:
+        """The dead letters of groups of this name, whatever they read; oldest first per vchannel.
+
+        They are messages of the collection `<name>.dead`, which anyone may read. Raises
+        NoSuchCollection for a group without `deliveries_max`.
+        """
+        return await letters(self._parts.dead, self.name)
+
+    async def redrive(self, target: str) -> int:
+        """Append the dead letters of this target to it again; how many.
+
+        Those of earlier calls are left out: the cursor `redrive.<group>.<target>` knows them. After
+        a crash in between, some may be appended twice. Raises as `dead`.
+        """
+        return await redriven(self._parts.dead, self.name, target, await self._vchannels(target))
 
     async def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
@@ -171,6 +214,11 @@ class ConsumerGroup:
                 ms = age if total.rows and floor else 0
                 found[name] = GroupLag(total.rows, total.bytes, ms)
         return found
+
+    async def _limits(
+        self, target: str, vchannels: Sequence[str], deliveries_max: int | None
+    ) -> Mapping[str, DeliveryLimit]:
+        return await limits_of(self._parts.dead, self.name, target, vchannels, deliveries_max)
 
     async def _vchannels(self, target: str) -> Sequence[str]:
         shards = await self._parts.targets.current(target)

@@ -1,6 +1,6 @@
 """The calls of `tidemark.v1.Groups`, each to the nodes that serve the vchannels."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -9,14 +9,16 @@ from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
     BadTarget,
-    InvalidArgument,
     NoSuchGroup,
+    OperationIgnored,
     Unrecoverable,
 )
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.client.start_time import tick_at, time_of
 from broker.model.groups.consumer_group import (
+    DeliveryLimit,
+    DyingSpans,
     GroupKey,
     GroupSnapshot,
     GroupView,
@@ -29,8 +31,14 @@ from schemas.generated.tidemark import v1
 
 SERVICE: Final = "tidemark.v1.Groups"
 
+NOT_TOLD: Final = DyingSpans((), "", 0, TimeTick(0))
+"""Stands for messages on their way to the dead letters: servers say only how many there are."""
+
 GroupStart = str | tuple[str, int | datetime | str] | datetime
 """`"all"`, `"latest"`, `("tick", n)`, a datetime or `("time", t)`."""
+
+Limits = Mapping[str, DeliveryLimit]
+"""The limit of each vchannel; without one deliveries are not limited."""
 
 Infos = list[v1.GroupInfo]
 
@@ -48,6 +56,7 @@ class GroupCalls:
         group: str,
         lease_ms: int,
         start: GroupStart,
+        limits: Limits,
         *,
         exist_ok: bool,
     ) -> list[GroupView]:
@@ -60,14 +69,26 @@ class GroupCalls:
                 lease_ms=lease_ms,
                 exist_ok=exist_ok,
                 start=_start(start),
+                limit=_limit(limits.get(vchannel)),
             )
 
         try:
             return [_view(it) for it in await self._each("Create", vchannels, request)]
-        except InvalidArgument as error:
-            if "exists already" in error.cause:
-                raise AlreadyExists(error.cause, error.code) from None
-            raise
+        except OperationIgnored as error:
+            raise AlreadyExists(error.cause, error.code) from None
+
+    async def alter(
+        self, vchannels: Sequence[str], group: str, lease_ms: int, limits: Limits
+    ) -> list[GroupView]:
+        """`lease_ms` 0: as they are. Raises NoSuchGroup, ResourceAcquired while it has members."""
+
+        def request(vchannel: str) -> v1.AlterGroupRequest:
+            limit = _limit(limits.get(vchannel))
+            return v1.AlterGroupRequest(
+                vchannel=vchannel, group=group, lease_ms=lease_ms, limit=limit
+            )
+
+        return [_view(it) for it in await self._each("Alter", vchannels, request)]
 
     async def seek(
         self, vchannels: Sequence[str], group: str, start: GroupStart
@@ -149,12 +170,27 @@ def _view(info: v1.GroupInfo) -> GroupView:
         tuple(_spans(info.acked)),
         TimeTick(info.created_tick),
         TimeTick(0),
+        None if info.limit is None else _read_limit(info.limit),
+        # How many, without what they are.
+        dying=(NOT_TOLD,) * info.dying,
     )
     members = [
         MemberView(it.name, it.number, it.waiting, it.leases, it.oldest_ms / 1000)
         for it in info.members
     ]
-    return GroupView(group, tuple(members), info.redelivered)
+    return GroupView(group, tuple(members), info.redelivered, info.trouble)
+
+
+def _limit(limit: DeliveryLimit | None) -> v1.DeliveryLimit | None:
+    if limit is None:
+        return None
+    return v1.DeliveryLimit(
+        deliveries_max=limit.deliveries_max, vchannel=limit.vchannel, origin=limit.origin
+    )
+
+
+def _read_limit(limit: v1.DeliveryLimit) -> DeliveryLimit:
+    return DeliveryLimit(limit.deliveries_max, limit.vchannel, limit.origin)
 
 
 def _spans(spans: Iterable[v1.TickSpan]) -> list[TickSpan]:

@@ -8,7 +8,7 @@ import anyio
 
 from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
-from broker.client.errors import BadCommit
+from broker.client.errors import BadCommit, LeaseLost
 from broker.client.message import Received
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick
@@ -28,6 +28,7 @@ class LeaseTerms:
     times: int
     seconds: float
     until_s: float
+    alone: bool = False
 
 
 class LeasedBatch:
@@ -50,6 +51,8 @@ class LeasedBatch:
         self.vchannel = vchannel
         self._lease = lease
         self._settle = settle
+        self._settled_ticks: set[int] = set()
+        self._settled = anyio.Event()
         self._messages: list[Received] | None = None
 
     def __len__(self) -> int:
@@ -59,6 +62,11 @@ class LeasedBatch:
     def deliveries(self) -> int:
         """How often these messages were delivered, with this time."""
         return self._lease.times
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one message, delivered for the last time before it is a dead letter."""
+        return self._lease.alone
 
     @property
     def lease_s(self) -> float:
@@ -96,7 +104,7 @@ class LeasedBatch:
         over: they may be delivered again. OutcomeUnknown when the answer was lost. InvalidArgument
         for messages that were acknowledged before, BadCommit for those of another batch.
         """
-        await self._settle(self._request(messages, v1.Settlement.ACKNOWLEDGE), deadline_s)
+        await self._send(self._request(messages, v1.Settlement.ACKNOWLEDGE), deadline_s)
 
     async def ack_in(
         self, txn_id: int, messages: Iterable[Received] | None, deadline_s: float
@@ -104,7 +112,7 @@ class LeasedBatch:
         """Have an open transaction of the vchannel acknowledge them; see `Txn.ack`."""
         request = self._request(messages, v1.Settlement.ACKNOWLEDGE)
         request.txn_id = txn_id
-        await self._settle(request, deadline_s)
+        await self._send(request, deadline_s)
 
     async def nack(
         self,
@@ -116,13 +124,54 @@ class LeasedBatch:
         """Have all messages that are left, or these, delivered again after `delay_s`."""
         request = self._request(messages, v1.Settlement.RETURN)
         request.delay_ms = round(delay_s * 1000)
-        await self._settle(request, deadline_s)
+        await self._send(request, deadline_s)
+
+    async def reject(
+        self,
+        cause: str,
+        messages: Iterable[Received] | None = None,
+        *,
+        deadline_s: float = SETTLE_S,
+    ) -> None:
+        """Give all messages that are left, or these, to the dead letters, with this cause.
+
+        Durable on return: they are delivered no more, and their copies follow. InvalidArgument
+        for a group without `deliveries_max`.
+        """
+        request = self._request(messages, v1.Settlement.REJECT)
+        request.cause = cause
+        await self._send(request, deadline_s)
+
+    async def begin(self, *, deadline_s: float = SETTLE_S) -> None:
+        """Say that the program processes a batch that is `alone`; the member does so itself."""
+        await self._settle(self._request(None, v1.Settlement.BEGIN), deadline_s)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of it is left to settle, or the lease was found to be over."""
+        return self._settled.is_set()
+
+    async def over(self) -> None:
+        """Return when nothing of it is left to settle, or the lease has ended."""
+        while self.lease_s and not self._settled.is_set():
+            with anyio.move_on_after(self.lease_s):
+                await self._settled.wait()
 
     async def extend(self, *, deadline_s: float = SETTLE_S) -> None:
         """Begin the lease anew. Raises LeaseLost when it is over."""
         began_s = anyio.current_time()
         await self._settle(self._request(None, v1.Settlement.EXTEND), deadline_s)
         self._lease.until_s = began_s + self._lease.seconds
+
+    async def _send(self, request: v1.SettleMessages, deadline_s: float) -> None:
+        try:
+            await self._settle(request, deadline_s)
+        except LeaseLost:
+            self._settled.set()
+            raise
+        self._settled_ticks.update([it.upto for it in request.spans])
+        if not request.spans or len(self._settled_ticks) == len(self._between):
+            self._settled.set()
 
     def _request(
         self, messages: Iterable[Received] | None, how: v1.Settlement

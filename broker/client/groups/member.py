@@ -6,6 +6,7 @@ from typing import Self
 
 from anyio.abc import TaskGroup
 
+from broker.client.errors import TidemarkError
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member_stream import MemberStream
 from broker.client.read.deliveries import Source
@@ -20,6 +21,9 @@ class GroupMember:
     delivered again, and its acknowledgement refused. Use it from one task at a time; batches may be
     settled by any task.
 
+    A message whose next delivery is its last one comes as a batch of its own (`alone`): the step
+    that returns it, and the next one, wait until what came before is settled or its leases over.
+
     Raises NoSuchGroup when the group is dropped, and final refusals of the server.
     """
 
@@ -31,6 +35,8 @@ class GroupMember:
     ) -> None:
         """`streams`: those that are open now; the sources of the plan keep the set."""
         self._streams = streams
+        self._given: list[LeasedBatch] = []
+        self._alone: LeasedBatch | None = None
         self._reading: Reading[LeasedBatch] = Reading(plan, tasks)
 
     async def open(self) -> None:
@@ -49,10 +55,26 @@ class GroupMember:
 
     async def __anext__(self) -> LeasedBatch:
         while True:
+            if self._alone is not None:
+                await self._alone.over()
             batch = await self._reading.__anext__()
             # It waited here until the lease was over: another member has it by now.
-            if batch.lease_s:
-                return batch
+            if not batch.lease_s or (batch.alone and not await self._begun(batch)):
+                continue
+            self._given = [it for it in self._given if it.lease_s and not it.settled]
+            self._given.append(batch)
+            self._alone = batch if batch.alone else None
+            return batch
+
+    async def _begun(self, batch: LeasedBatch) -> bool:
+        """Begin a last delivery, with nothing beside it: what fails now fails by itself."""
+        for given in self._given:
+            await given.over()
+        try:
+            await batch.begin()
+        except TidemarkError:
+            return False  # it comes again, and this was no delivery
+        return True
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -249,7 +249,7 @@ class GroupSubscription:
             raise ProtocolBroken(f"{self.channels[0]}: lease {leased.lease} has no span")
         span = TickSpan(TimeTick(leased.span.after), TimeTick(leased.span.upto))
         until_s = anyio.current_time() + lease_s
-        lease = LeaseTerms(leased.lease, span, leased.times, lease_s, until_s)
+        lease = LeaseTerms(leased.lease, span, leased.times, lease_s, until_s, leased.alone)
         return LeasedBatch(batches, self.channels[0], lease, member.settle)
 
 

@@ -22,6 +22,7 @@ from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, S
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.groups.consumer_group import GroupLag
+from broker.client.groups.dead_letters import DeadLetter
 from broker.client.groups.group_calls import GroupStart
 from broker.client.master.change_calls import ChangeOptions, Defined
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
@@ -743,19 +744,36 @@ class ConsumerGroup:
     Every call has a deadline and raises what `broker.client.errors` has."""
 
     name: str
+    def alter(
+        self, target: str, *, lease_s: float | None = None, deliveries_max: int | None = None
+    ) -> list[GroupView]:
+        """Give the group other leases (None: as they are) and another limit (None: no limit).
+
+        Without a limit, messages on their way to the dead letters are delivered again. Raises
+        ResourceAcquired while it has members, NoSuchGroup, and InvalidArgument as `create`."""
+        ...
     def create(
         self,
         target: str,
         *,
         start: GroupStart = "all",
         lease_s: float = ...,
+        deliveries_max: int | None = None,
         exist_ok: bool = False,
     ) -> list[GroupView]:
         """Create the group on each vchannel; one that was created in part is completed.
 
         `start`: "all", "latest", ("tick", n), a datetime or ("time", t). `lease_s`: how long a
-        member has what it gets. Raises AlreadyExists when it is on all vchannels already, unless
-        `exist_ok`, and InvalidArgument for a bad name or lease, or a tick from the future."""
+        member has what it gets. `deliveries_max`: a message that was delivered so often, 2 to 1,000
+        times, and never acknowledged goes to the dead letters, see `dead`. Raises AlreadyExists
+        when it is on all vchannels already, unless `exist_ok`, and InvalidArgument for a bad name,
+        lease or limit, or a tick from the future."""
+        ...
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters of groups of this name, whatever they read; oldest first per vchannel.
+
+        They are messages of the collection `<name>.dead`, which anyone may read. Raises
+        NoSuchCollection for a group without `deliveries_max`."""
         ...
     def describe(self, target: str) -> list[GroupView]:
         """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
@@ -774,18 +792,25 @@ class ConsumerGroup:
         lease_s: float = ...,
         member: str = "",
         prefetch_bytes: int = ...,
+        deliveries_max: int | None = None,
     ) -> GroupMember:
         """A member: messages come to it, each to one member of the group at a time.
 
-        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`;
-        a group that exists keeps its own. `prefetch_bytes`: how much of each vchannel it takes
-        before its program asks. Leases begin when messages are sent, so what waits here must be
-        processed within them, too: prefetch less when messages take long. `member`: a name for
-        people. Messages that are not acknowledged when a lease ends, or the member leaves, are
-        delivered again."""
+        A group that does not exist is created at `start`, as by `create`, with leases of `lease_s`
+        and `deliveries_max`; a group that exists keeps its own. `prefetch_bytes`: how much of each
+        vchannel it takes before its program asks. Leases begin when messages are sent, so what
+        waits here must be processed within them, too: prefetch less when messages take long.
+        `member`: a name for people. Messages that are not acknowledged when a lease ends, or the
+        member leaves, are delivered again."""
         ...
     def lag(self, target: str) -> dict[str, GroupLag]:
         """How much lies above the floor of each vchannel. Raises NoSuchGroup."""
+        ...
+    def redrive(self, target: str) -> int:
+        """Append the dead letters of this target to it again; how many.
+
+        Those of earlier calls are left out: the cursor `redrive.<group>.<target>` knows them. After
+        a crash in between, some may be appended twice. Raises as `dead`."""
         ...
     def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
@@ -884,6 +909,9 @@ class GroupMember:
     delivered again, and its acknowledgement refused. Use it from one task at a time; batches may be
     settled by any task.
 
+    A message whose next delivery is its last one comes as a batch of its own (`alone`): the step
+    that returns it, and the next one, wait until what came before is settled or its leases over.
+
     Raises NoSuchGroup when the group is dropped, and final refusals of the server."""
     def close(self) -> None:
         """Leave: others get what was not acknowledged. Raises nothing, and may be called again."""
@@ -927,6 +955,13 @@ class LeasedBatch:
         for messages that were acknowledged before, BadCommit for those of another batch."""
         ...
     @property
+    def alone(self) -> bool:
+        """Whether it is one message, delivered for the last time before it is a dead letter."""
+        ...
+    def begin(self, *, deadline_s: float = ...) -> None:
+        """Say that the program processes a batch that is `alone`; the member does so itself."""
+        ...
+    @property
     def deliveries(self) -> int:
         """How often these messages were delivered, with this time."""
         ...
@@ -950,9 +985,24 @@ class LeasedBatch:
     ) -> None:
         """Have all messages that are left, or these, delivered again after `delay_s`."""
         ...
+    def over(self) -> None:
+        """Return when nothing of it is left to settle, or the lease has ended."""
+        ...
     @property
     def payloads(self) -> list[bytes]:
         """The payload of each message."""
+        ...
+    def reject(
+        self, cause: str, messages: Iterable[Received] | None = None, *, deadline_s: float = ...
+    ) -> None:
+        """Give all messages that are left, or these, to the dead letters, with this cause.
+
+        Durable on return: they are delivered no more, and their copies follow. InvalidArgument
+        for a group without `deliveries_max`."""
+        ...
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of it is left to settle, or the lease was found to be over."""
         ...
     def __len__(self) -> int: ...
 

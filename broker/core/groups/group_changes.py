@@ -4,10 +4,11 @@ JSON, because a person may have to read it in an emergency; a change holds many 
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
-from broker.model.groups.consumer_group import TickSpan
+from broker.model.groups.consumer_group import DeliveryLimit, TickSpan
 from broker.model.ids import TimeTick, TxnId
 
 SPANS_MAX: Final = 4096
@@ -21,6 +22,35 @@ class GroupCreated:
     name: str
     lease_ms: int
     floor: TimeTick | None
+    limit: DeliveryLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAltered:
+    """The group has other leases and another limit from now on."""
+
+    name: str
+    lease_ms: int
+    limit: DeliveryLimit | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesTried:
+    """The messages of these spans are about to be delivered, the `times`-th time."""
+
+    name: str
+    spans: tuple[TickSpan, ...]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDying:
+    """The messages of these spans go to the dead letters, and to no member any more."""
+
+    name: str
+    spans: tuple[TickSpan, ...]
+    cause: str
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +89,16 @@ class GroupDropped:
     name: str
 
 
-GroupChange = GroupCreated | MessagesAcked | AckedInTxn | GroupSought | GroupDropped
+GroupChange = (
+    GroupCreated
+    | GroupAltered
+    | MessagesTried
+    | MessagesDying
+    | MessagesAcked
+    | AckedInTxn
+    | GroupSought
+    | GroupDropped
+)
 
 
 class UnreadableChange(Exception):
@@ -70,13 +109,21 @@ def encode_change(change: GroupChange) -> bytes:
     """The body of the record."""
     fields: dict[str, Any] = {"group": change.name}
     match change:
-        case GroupCreated(_, lease_ms, floor):
+        case GroupCreated(_, lease_ms, floor, limit):
             fields |= {"change": "created", "lease_ms": lease_ms, "floor": floor}
+            fields |= {"limit": limit_fields(limit)} if limit else {}
+        case GroupAltered(_, lease_ms, limit):
+            fields |= {"change": "altered", "lease_ms": lease_ms, "limit": limit_fields(limit)}
+        case MessagesTried(_, spans, times):
+            fields |= {"change": "tried", "spans": span_pairs(spans), "times": times}
+        case MessagesDying(_, spans, cause, times):
+            fields |= {"change": "dying", "spans": span_pairs(spans)}
+            fields |= {"cause": cause, "times": times}
         case MessagesAcked(_, spans):
-            fields |= {"change": "acked", "spans": _pairs(spans)}
+            fields |= {"change": "acked", "spans": span_pairs(spans)}
         case AckedInTxn(_, txn, spans, times):
             # Not "acked" with a transaction beside it: an earlier release would apply that at once.
-            fields |= {"change": "acked in txn", "txn": txn, "spans": _pairs(spans)}
+            fields |= {"change": "acked in txn", "txn": txn, "spans": span_pairs(spans)}
             fields["times"] = times
         case GroupSought(_, floor):
             fields |= {"change": "sought", "floor": floor}
@@ -99,12 +146,20 @@ def _decoded(fields: dict[str, Any]) -> GroupChange:
     name = str(fields["group"])
     match fields["change"]:
         case "created":
-            return GroupCreated(name, int(fields["lease_ms"]), _tick(fields["floor"]))
+            limit = read_limit(fields.get("limit"))
+            return GroupCreated(name, int(fields["lease_ms"]), _tick(fields["floor"]), limit)
+        case "altered":
+            return GroupAltered(name, int(fields["lease_ms"]), read_limit(fields["limit"]))
+        case "tried":
+            return MessagesTried(name, read_spans(fields["spans"]), int(fields["times"]))
+        case "dying":
+            spans, cause = read_spans(fields["spans"]), str(fields["cause"])
+            return MessagesDying(name, spans, cause, int(fields["times"]))
         case "acked":
-            return MessagesAcked(name, _spans(fields))
+            return MessagesAcked(name, read_spans(fields["spans"]))
         case "acked in txn":
             txn, times = TxnId(int(fields["txn"])), int(fields["times"])
-            return AckedInTxn(name, txn, _spans(fields), times)
+            return AckedInTxn(name, txn, read_spans(fields["spans"]), times)
         case "sought":
             return GroupSought(name, _tick(fields["floor"]))
         case "dropped":
@@ -113,12 +168,28 @@ def _decoded(fields: dict[str, Any]) -> GroupChange:
             raise UnreadableChange(f"a later release changed a group: {other!r} is not known")
 
 
-def _pairs(spans: tuple[TickSpan, ...]) -> list[tuple[int, int]]:
+def span_pairs(spans: Iterable[TickSpan]) -> list[tuple[int, int]]:
+    """Spans as they are stored."""
     return [(it.after, it.upto) for it in spans]
 
 
-def _spans(fields: dict[str, Any]) -> tuple[TickSpan, ...]:
-    return tuple([TickSpan(TimeTick(int(a)), TimeTick(int(b))) for a, b in fields["spans"]])
+def read_spans(pairs: Iterable[tuple[int, int]]) -> tuple[TickSpan, ...]:
+    """Stored spans; raises what bad fields raise."""
+    return tuple([TickSpan(TimeTick(int(a)), TimeTick(int(b))) for a, b in pairs])
+
+
+def limit_fields(limit: DeliveryLimit | None) -> dict[str, Any] | None:
+    """A limit as it is stored."""
+    if limit is None:
+        return None
+    return {"max": limit.deliveries_max, "vchannel": limit.vchannel, "origin": limit.origin}
+
+
+def read_limit(fields: dict[str, Any] | None) -> DeliveryLimit | None:
+    """A stored limit; raises what bad fields raise."""
+    if fields is None:
+        return None
+    return DeliveryLimit(int(fields["max"]), str(fields["vchannel"]), str(fields["origin"]))
 
 
 def _tick(number: int | None) -> TimeTick | None:

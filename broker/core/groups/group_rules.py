@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.core.groups.group_changes import AckedInTxn
 from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import DeliveryLimit
 
 GROUPS_MAX: Final = 4096
 """Of one pchannel."""
@@ -18,6 +19,15 @@ LEASE_MS: Final = 30_000
 LEASE_MS_MIN: Final = 100
 LEASE_MS_MAX: Final = 12 * 3600 * 1000
 NACK_MS_MAX: Final = 24 * 3600 * 1000
+
+DELIVERIES_MIN: Final = 2
+"""The last delivery of a message is one on its own, so that only what fails by itself dies."""
+DELIVERIES_MAX: Final = 1000
+TRIED_MAX: Final = 4096
+"""Recorded spans of messages that were delivered before; beyond them counts are in memory only."""
+DYING_MAX: Final = 1024
+"""Decisions about dead letters that are not carried out yet."""
+CAUSE_LENGTH_MAX: Final = 1024
 
 NAME_LENGTH_MAX: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -38,6 +48,25 @@ def lease_refusal(lease_ms: int) -> Refusal | None:
     if LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         return None
     return _wrong(f"a lease of {lease_ms} ms is not within {LEASE_MS_MIN} to {LEASE_MS_MAX} ms")
+
+
+def limit_refusal(limit: DeliveryLimit | None) -> Refusal | None:
+    """Why a group cannot limit deliveries so; None if it can."""
+    if limit is None or DELIVERIES_MIN <= limit.deliveries_max <= DELIVERIES_MAX:
+        return None
+    return _wrong(
+        f"deliveries_max of {limit.deliveries_max} is not within {DELIVERIES_MIN} to"
+        f" {DELIVERIES_MAX}; leave it out for no limit"
+    )
+
+
+def reject_refusal(limit: DeliveryLimit | None, cause: str) -> Refusal | None:
+    """Why messages cannot be rejected with this cause; None if they can."""
+    if limit is None:
+        return _wrong("the group has no dead letters; give it a deliveries_max, or nack instead")
+    if len(cause) <= CAUSE_LENGTH_MAX:
+        return None
+    return _wrong(f"a cause has {len(cause)} characters; at most {CAUSE_LENGTH_MAX}")
 
 
 def nack_refusal(delay_ms: int) -> Refusal | None:

@@ -9,91 +9,25 @@ before every open transaction, so it holds the same again.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import assert_never
 
 from broker.core.groups.group_changes import (
     AckedInTxn,
+    GroupAltered,
     GroupChange,
     GroupCreated,
     GroupDropped,
     GroupSought,
     MessagesAcked,
+    MessagesDying,
+    MessagesTried,
     UnreadableChange,
     decode_change,
 )
-from broker.core.groups.tick_spans import TickSpans
-from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, TickSpan
+from broker.core.groups.group_state import GroupState, HeldAck
+from broker.model.groups.consumer_group import GroupKey, GroupSnapshot
 from broker.model.ids import TimeTick, TxnId
 from broker.model.record import Record
-
-
-@dataclass(frozen=True, slots=True)
-class HeldAck:
-    """What an open transaction acknowledges, by the record at `tick`.
-
-    `times`: how often the messages were delivered.
-    """
-
-    txn: TxnId
-    spans: tuple[TickSpan, ...]
-    times: int
-    tick: TimeTick
-
-
-class GroupState:
-    """One group: everything up to `floor` is acknowledged, and `acked` above it.
-
-    `held`: by open transactions; neither acknowledged nor delivered.
-    """
-
-    __slots__ = ("acked", "created_tick", "floor", "held", "key", "lease_ms", "since_tick", "tick")
-
-    def __init__(self, saved: GroupSnapshot) -> None:
-        self.key = saved.key
-        self.lease_ms = saved.lease_ms
-        self.floor = saved.floor
-        self.acked = TickSpans(saved.acked)
-        self.created_tick = saved.created_tick
-        self.tick = saved.tick
-        self.since_tick = saved.tick
-        """Acknowledgements up to it are included, or the group was set to another place since."""
-        self.held: list[HeldAck] = []
-
-    def acknowledge(self, spans: Iterable[TickSpan]) -> None:
-        """Take these as acknowledged; again or not."""
-        for span in spans:
-            self.acked.add(TickSpan(max(span.after, self.floor), span.upto))
-        self.floor = self.acked.raised(self.floor)
-
-    def seek(self, floor: TimeTick, tick: TimeTick) -> None:
-        """Forget what is acknowledged above `floor`, and that anything below it is not."""
-        self.floor, self.acked, self.since_tick = floor, TickSpans(), tick
-
-    def has_free(self, spans: Iterable[TickSpan]) -> bool:
-        """Whether nothing of these is acknowledged, or held by a transaction."""
-        held = TickSpans([span for it in self.held for span in it.spans])
-        return all(
-            it.after >= self.floor and not self.acked.within(it) and not held.within(it)
-            for it in spans
-        )
-
-    @property
-    def end(self) -> TimeTick:
-        """The last tick that is acknowledged above the floor, or held; 0 without any."""
-        return max([self.acked.end, *[span.upto for it in self.held for span in it.spans]])
-
-    @property
-    def held_count(self) -> int:
-        """The number of spans that open transactions hold."""
-        return sum([len(it.spans) for it in self.held])
-
-    def snapshot(self) -> GroupSnapshot:
-        """The state as a value."""
-        acked = tuple(self.acked)
-        return GroupSnapshot(
-            self.key, self.lease_ms, self.floor, acked, self.created_tick, self.tick
-        )
 
 
 class GroupTable:
@@ -183,6 +117,12 @@ class GroupTable:
         match change:
             case MessagesAcked(_, spans):
                 state.acknowledge(spans)
+            case MessagesTried(_, spans, times):
+                state.try_again(spans, times)
+            case MessagesDying(_, spans, cause, times):
+                state.give_up(spans, cause, times, tick)
+            case GroupAltered(_, lease_ms, limit):
+                state.alter(lease_ms, limit)
             case GroupSought(_, floor):
                 state.seek(tick if floor is None else floor, tick)
                 _let_go(state, change, tick)
@@ -211,12 +151,14 @@ class GroupTable:
 
     def _create(self, key: GroupKey, change: GroupCreated, tick: TimeTick) -> None:
         floor = tick if change.floor is None else change.floor
-        self.groups[key] = GroupState(GroupSnapshot(key, change.lease_ms, floor, (), tick, tick))
+        self.groups[key] = GroupState(
+            GroupSnapshot(key, change.lease_ms, floor, (), tick, tick, change.limit)
+        )
         self.changed.add(key)
         self.gone.discard(key)
 
 
 def _let_go(state: GroupState, change: GroupChange, tick: TimeTick) -> None:
     """What was held before a group was set to another place has no effect on it any more."""
-    if not isinstance(change, MessagesAcked):
+    if isinstance(change, GroupCreated | GroupSought | GroupDropped):
         state.held = [it for it in state.held if it.tick > tick]

@@ -1,17 +1,18 @@
 """Who has which messages of a group on lease, and what is to be delivered next.
 
 Every tick above the floor is acknowledged, or in exactly one of these: a lease, what waits to come
-again, an acknowledgement that is being written, what an open transaction holds, or above `edge`,
-where nothing was leased yet. In memory only: a new book begins with everything above the floor,
-less what transactions hold.
+again, a decision that is being written (an acknowledgement, or that messages die), what an open
+transaction holds, what dies, what has had its last delivery, or above `edge`, where nothing was
+leased yet. In memory only: a new book begins with everything above the floor, less what
+transactions hold, and with the counts of deliveries that are recorded.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.core.groups.group_rules import LEASES_MAX, MEMBERS_MAX, SPANS_MAX
-from broker.core.groups.group_table import GroupState, HeldAck
+from broker.core.groups.group_rules import LEASES_MAX, MEMBERS_MAX, SPANS_MAX, TRIED_MAX
+from broker.core.groups.group_state import GroupState, HeldAck
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import MemberView, TickSpan
@@ -26,6 +27,8 @@ class Lease:
     """Messages that one member has until `until_s`. `left`: what it has not settled.
 
     `span`: from the end of the lease before it. `times`: how often these were delivered.
+    `alone`: it is one message, for the last time; it counts as delivered when the member says that
+    it has begun. `record`: its count must be durable before the member gets it.
     """
 
     number: int
@@ -35,6 +38,9 @@ class Lease:
     times: int
     since_s: float
     until_s: float
+    alone: bool = False
+    begun: bool = False
+    record: bool = False
 
 
 @dataclass(slots=True)
@@ -63,14 +69,28 @@ class _Member:
 class LeaseBook:
     """One group on one vchannel. `now_s` is of a clock that never goes back."""
 
-    def __init__(self, state: GroupState) -> None:
+    def __init__(self, state: GroupState, known_upto: TimeTick = TimeTick(0)) -> None:
+        """`known_upto`: an earlier book may have leased messages up to this tick."""
         self.state = state
         self.edge = state.floor
         self.redelivered = 0
+        self.exceeded: list[Returned] = []
+        """Messages that had their last delivery; take them out to have them die."""
+        self._known_upto = known_upto
+        self._apart = TickSpans()
+        """What is not delivered as new: it was tried before, or dies."""
         self._members: dict[int, _Member] = {}
         self._leases: dict[int, Lease] = {}
         self._returned: list[Returned] = []
         self._members_ever = self._leases_ever = 0
+        for dying in state.dying:
+            self._set_apart(dying.spans)
+        for tried in state.tried:
+            spans = TickSpans(tried.spans)
+            self._take_out_held(spans)
+            if spans:
+                self._set_apart(spans)
+                self._return(spans, 0.0, tried.times)
 
     @property
     def has_members(self) -> bool:
@@ -91,7 +111,7 @@ class LeaseBook:
         if gone is not None:
             for lease in list(gone.leases.values()):
                 self._leases.pop(lease.number)
-                self._return(lease.left, now_s, lease.times)
+                self._return(lease.left, now_s, _counted(lease))
 
     def is_member(self, member: int) -> bool:
         return member in self._members
@@ -122,8 +142,20 @@ class LeaseBook:
         found = self.state.acked.missing(span)
         if portion.returned is not None:
             found = TickSpans([it for each in found for it in portion.returned.spans.within(each)])
+        else:
+            for apart in self._apart.within(span):
+                found.remove(apart)
         self._take_out_held(found)
         return found
+
+    def is_last(self, portion: Portion) -> bool:
+        """Whether the messages are delivered for the last time: each on its own."""
+        limit, returned = self.state.limit, portion.returned
+        return (
+            limit is not None
+            and returned is not None
+            and returned.times + 1 >= limit.deliveries_max
+        )
 
     def lease(self, member: int, portion: Portion, reached: TimeTick, now_s: float) -> Lease:
         """Lease what was read of a portion; what lies behind `reached` waits for the next one."""
@@ -138,6 +170,8 @@ class LeaseBook:
         until_s = now_s + self.state.lease_ms / 1000
         span = TickSpan(portion.after, reached)
         lease = Lease(self._leases_ever, member, span, left, times, now_s, until_s)
+        lease.alone = self.is_last(portion)
+        lease.record = self._is_recorded(lease, portion)
         self._leases[lease.number] = self._members[member].leases[lease.number] = lease
         return lease
 
@@ -235,6 +269,21 @@ class LeaseBook:
         lease.until_s = now_s + self.state.lease_ms / 1000
         return None
 
+    def begin(self, member: int, number: int) -> Lease | Refusal:
+        """The member begins to process a lease that it has."""
+        return self._held(member, number)
+
+    def begun(self, lease: Lease) -> bool:
+        """That it has begun is durable, so it counts; False when the lease ended meanwhile."""
+        lease.begun = True
+        return self._leases.get(lease.number) is lease
+
+    def not_given(self, lease: Lease, now_s: float) -> None:
+        """Its count could not be recorded, so the member does not get it."""
+        if self._leases.get(lease.number) is lease:
+            self._drop(lease)
+            self._return(lease.left, now_s, lease.times - 1)
+
     def times_of(self, number: int) -> int:
         """How often the messages of a lease were delivered."""
         lease = self._leases.get(number)
@@ -247,7 +296,7 @@ class LeaseBook:
         over = [it for it in self._leases.values() if it.until_s <= now_s]
         for lease in over:
             self._drop(lease)
-            self._return(lease.left, now_s, lease.times)
+            self._return(lease.left, now_s, _counted(lease))
         return len(over)
 
     def next_s(self) -> float | None:
@@ -317,10 +366,27 @@ class LeaseBook:
 
     def _return(self, spans: TickSpans, due_s: float, times: int) -> None:
         assert spans, "a lease without messages"
-        self._returned.append(Returned(spans, due_s, times))
+        limit = self.state.limit
+        dies = limit is not None and times >= limit.deliveries_max
+        (self.exceeded if dies else self._returned).append(Returned(spans, due_s, times))
+
+    def _set_apart(self, spans: Iterable[TickSpan]) -> None:
+        for span in spans:
+            self._apart.add(span)
+
+    def _is_recorded(self, lease: Lease, portion: Portion) -> bool:
+        """Whether a count in memory is not enough: a first delivery need not be recorded."""
+        again = portion.returned is not None or portion.after < self._known_upto
+        limited = self.state.limit is not None and len(self.state.tried) < TRIED_MAX
+        return limited and again and not lease.alone
 
     def _keep_behind(self, returned: Returned, reached: TimeTick) -> None:
         rest = TickSpans(returned.spans)
         rest.remove(TickSpan(TimeTick(0), reached))
         if rest:
             self._returned.insert(0, Returned(rest, returned.due_s, returned.times))
+
+
+def _counted(lease: Lease) -> int:
+    """How often messages were delivered whose lease has ended by itself."""
+    return lease.times - (1 if lease.alone and not lease.begun else 0)

@@ -23,13 +23,16 @@ from broker.model.ids import TimeTick, TxnId
 from broker.node.directory_messages import Locate
 from broker.node.group_messages import (
     AckMessages,
+    BeginLease,
     ExtendLease,
     GroupJoined,
     GroupMessage,
     JoinGroup,
     LeasedMessages,
+    LeaseMessage,
     LeaveGroup,
     NackMessages,
+    RejectMessages,
     TakeMessages,
 )
 from broker.transport import ServerBatchStream
@@ -199,8 +202,13 @@ class ServedMember:
         span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
         parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
         for number, reads in enumerate(parts, start=1):
-            more = number < len(parts)
-            head = v1.LeasedMessages(lease=leased.lease, span=span, times=leased.times, more=more)
+            head = v1.LeasedMessages(
+                lease=leased.lease,
+                span=span,
+                times=leased.times,
+                more=number < len(parts),
+                alone=leased.alone,
+            )
             framed = leased_response(bytes(head), reads)
             self._credit_bytes -= len(framed)
             await self._write_framed(framed)
@@ -243,9 +251,7 @@ class ServedMember:
             await self._stream.write_framed(framed)
 
 
-def _request(
-    member: int, settle: v1.SettleMessages
-) -> AckMessages | NackMessages | ExtendLease | Refusal:
+def _request(member: int, settle: v1.SettleMessages) -> LeaseMessage | Refusal:
     if len(settle.spans) > SPANS_MAX:
         cause = f"{len(settle.spans)} spans in one request; at most {SPANS_MAX}: send several"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
@@ -260,6 +266,10 @@ def _request(
             return NackMessages(member, settle.lease, spans, settle.delay_ms)
         case v1.Settlement.EXTEND:
             return ExtendLease(member, settle.lease)
+        case v1.Settlement.REJECT:
+            return RejectMessages(member, settle.lease, spans, settle.cause)
+        case v1.Settlement.BEGIN:
+            return BeginLease(member, settle.lease)
         case other:
             cause = f"settlement {other} is not known to this release"
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

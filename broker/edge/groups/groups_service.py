@@ -13,10 +13,11 @@ from broker.edge.groups.group_member import serve_member
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
-from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.directory_messages import Locate
 from broker.node.group_messages import (
+    AlterGroup,
     CreateGroup,
     DropGroup,
     GroupMessage,
@@ -29,6 +30,7 @@ from schemas.generated.tidemark import v1
 SERVICE: Final = "/tidemark.v1.Groups/"
 VCHANNELS_MAX: Final = 16_384
 LISTED_SPANS_MAX: Final = 16
+ORIGIN_LENGTH_MAX: Final = 255
 
 R = TypeVar("R")
 
@@ -71,7 +73,7 @@ class Keepers:
 
 
 class GroupsService:
-    """Create, Seek, Drop, List, Join."""
+    """Create, Alter, Seek, Drop, List, Join."""
 
     def __init__(self, middleware: Middleware, directory: Proxy) -> None:
         self._middleware = middleware
@@ -82,6 +84,7 @@ class GroupsService:
         middleware = self._middleware
         return {
             SERVICE + "Create": middleware.unary(v1.CreateGroupRequest, self.create),
+            SERVICE + "Alter": middleware.unary(v1.AlterGroupRequest, self.alter),
             SERVICE + "Seek": middleware.unary(v1.SeekGroupRequest, self.seek),
             SERVICE + "Drop": middleware.unary(v1.DropGroupRequest, self.drop),
             SERVICE + "List": middleware.unary(v1.ListGroupsRequest, self.list),
@@ -91,8 +94,15 @@ class GroupsService:
     async def create(self, request: v1.CreateGroupRequest) -> v1.GroupInfo:
         """Create a group; see `CreateGroup`."""
         key, start = _key(request.vchannel, request.group), _floor(request.start)
-        create = CreateGroup(key, request.lease_ms or LEASE_MS, start, request.exist_ok)
+        lease_ms, limit = request.lease_ms or LEASE_MS, _limit(request.limit)
+        create = CreateGroup(key, lease_ms, start, request.exist_ok, limit)
         return _encoded(await self._demand(key, create))
+
+    async def alter(self, request: v1.AlterGroupRequest) -> v1.GroupInfo:
+        """Change how a group delivers; see `AlterGroup`."""
+        key = _key(request.vchannel, request.group)
+        alter = AlterGroup(key, request.lease_ms or None, _limit(request.limit))
+        return _encoded(await self._demand(key, alter))
 
     async def seek(self, request: v1.SeekGroupRequest) -> v1.GroupInfo:
         """Set a group's position; see `SeekGroup`."""
@@ -142,6 +152,23 @@ def _floor(start: v1.GroupStart | None) -> TimeTick | None:
     return None if start.latest else TimeTick(start.after_tick)
 
 
+def _limit(limit: v1.DeliveryLimit | None) -> DeliveryLimit | None:
+    if limit is None:
+        return None
+    if len(limit.origin) > ORIGIN_LENGTH_MAX:
+        cause = f"the origin has {len(limit.origin)} characters; at most {ORIGIN_LENGTH_MAX}"
+        raise invalid_argument(cause)
+    return DeliveryLimit(limit.deliveries_max, limit.vchannel, limit.origin)
+
+
+def _encoded_limit(limit: DeliveryLimit | None) -> v1.DeliveryLimit | None:
+    if limit is None:
+        return None
+    return v1.DeliveryLimit(
+        deliveries_max=limit.deliveries_max, vchannel=limit.vchannel, origin=limit.origin
+    )
+
+
 def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
     group = view.group
     return v1.GroupInfo(
@@ -162,4 +189,7 @@ def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
             for it in view.members
         ],
         redelivered=view.redelivered,
+        limit=_encoded_limit(group.limit),
+        dying=len(group.dying),
+        trouble=view.trouble,
     )

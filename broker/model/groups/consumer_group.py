@@ -23,6 +23,40 @@ class GroupKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryLimit:
+    """After `deliveries_max` deliveries a message goes to the dead letters on `vchannel`.
+
+    `vchannel` lies on the pchannel of the group. `origin`: the target the group belongs to, as its
+    dead letters name it.
+    """
+
+    deliveries_max: int
+    vchannel: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class TriedSpans:
+    """Messages that were delivered `times` times at least, and are not acknowledged."""
+
+    times: int
+    spans: tuple[TickSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DyingSpans:
+    """Messages on their way to the dead letters: delivered to no member any more.
+
+    `since`: the tick at which that was decided; their copies lie above it.
+    """
+
+    spans: tuple[TickSpan, ...]
+    cause: str
+    times: int
+    since: TimeTick
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """A group and what is acknowledged: everything up to `floor`, and `acked` above it.
 
@@ -35,6 +69,9 @@ class GroupSnapshot:
     acked: tuple[TickSpan, ...]
     created_tick: TimeTick
     tick: TimeTick
+    limit: DeliveryLimit | None = None
+    tried: tuple[TriedSpans, ...] = ()
+    dying: tuple[DyingSpans, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +90,12 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as it is listed. `redelivered`: batches leased again since it runs here."""
+    """A group as it is listed. `redelivered`: batches leased again since it runs here.
+
+    `trouble`: why its dead letters cannot be written; "" when they can.
+    """
 
     group: GroupSnapshot
     members: tuple[MemberView, ...] = ()
     redelivered: int = 0
+    trouble: str = ""

@@ -3,6 +3,7 @@
 Changes are made one after the other, so that two that contradict each other cannot cross.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
@@ -13,25 +14,34 @@ from actors import (
     Context,
     Envelope,
     MailboxSpec,
+    NameTaken,
     NoSuchActor,
     Overflow,
     Ref,
     Restart,
 )
-from broker.core.groups.group_changes import GroupChange, GroupCreated, GroupDropped, GroupSought
+from broker.core.groups.group_changes import (
+    GroupAltered,
+    GroupChange,
+    GroupCreated,
+    GroupDropped,
+    GroupSought,
+)
 from broker.core.groups.group_rules import (
     GROUPS_MAX,
     LEASE_MS,
     lease_refusal,
+    limit_refusal,
     name_refusal,
     no_group,
 )
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.core.naming import belongs_to, is_physical
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.group_messages import (
+    AlterGroup,
     CreateGroup,
     DropGroup,
     GroupMessage,
@@ -43,6 +53,7 @@ from broker.node.group_messages import (
     StartSchedules,
     StopGroup,
 )
+from broker.node.groups.dead_letter_copies import dead_letters_spec
 from broker.node.groups.group_leases import GroupLeases
 from broker.node.groups.group_writer import GroupWriter
 from broker.node.groups.scheduler import scheduler_spec
@@ -93,6 +104,8 @@ class GroupKeeper(Actor[KeeperMessage]):
         match envelope.message:
             case CreateGroup() as create:
                 envelope.reply(await self._create(opened, create))
+            case AlterGroup() as alter:
+                envelope.reply(name_refusal(alter.key.name) or await self._alter(opened, alter))
             case SeekGroup(key, floor):
                 envelope.reply(name_refusal(key.name) or await self._seek(opened, key, floor))
             case DropGroup(key):
@@ -106,8 +119,21 @@ class GroupKeeper(Actor[KeeperMessage]):
             case StartSchedules():
                 for key in [it for it in opened.groups.table.groups if it.name == SCHEDULE]:
                     await self._start_schedule(key)
+                await self._start_dead_letters(opened)
             case _:
                 assert_never(envelope.message)
+
+    async def _start_dead_letters(self, opened: OpenChannel) -> None:
+        """Copy what is dying, whether members come or not."""
+        for key in [it.key for it in opened.groups.table.groups.values() if it.dying]:
+            try:
+                spec = dead_letters_spec(self._name, self._node, key)
+                await self._context.tree.start_child(self._above(), spec, deadline_s=START_S)
+            except NameTaken:
+                continue  # a Group was faster
+            except ActorError:
+                self._context.after(RETRY_S, StartSchedules())
+                return
 
     async def _create(self, opened: OpenChannel, create: CreateGroup) -> GroupView | Refusal:
         key, groups = create.key, opened.groups.table.groups
@@ -115,6 +141,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             name_refusal(key.name)
             or lease_refusal(create.lease_ms)
             or self._vchannel_refusal(key.vchannel)
+            or self._limit_refusal(create.limit)
             or _floor_refusal(opened, create.floor)
         )
         if refusal is not None:
@@ -123,12 +150,23 @@ class GroupKeeper(Actor[KeeperMessage]):
             if create.exist_ok:
                 return opened.groups.view(key)
             cause = f"group {key.name!r} exists already on {key.vchannel}"
-            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+            return Refusal(StreamingCode.IGNORED_OPERATION, cause)
         refusal = _too_many(opened, self._name)
         if refusal is not None:
             return refusal
-        change = GroupCreated(key.name, create.lease_ms, create.floor)
+        change = GroupCreated(key.name, create.lease_ms, create.floor, create.limit)
         return await self._changed(opened, key, change)
+
+    async def _alter(self, opened: OpenChannel, alter: AlterGroup) -> GroupView | Refusal:
+        key, known = alter.key, opened.groups.table.groups.get(alter.key)
+        if known is None:
+            return no_group(key.vchannel, key.name)
+        lease_ms = known.lease_ms if alter.lease_ms is None else alter.lease_ms
+        refusal = lease_refusal(lease_ms) or self._limit_refusal(alter.limit)
+        refusal = refusal or await self._stop(opened, key)
+        if refusal is not None:
+            return refusal
+        return await self._changed(opened, key, GroupAltered(key.name, lease_ms, alter.limit))
 
     async def _seek(
         self, opened: OpenChannel, key: GroupKey, floor: TimeTick | None
@@ -162,6 +200,11 @@ class GroupKeeper(Actor[KeeperMessage]):
             refusal = None  # it does not run
         if refusal is None:
             opened.groups.running.pop(key, None)
+            opened.groups.troubles.pop(key, None)
+            # What it has sent is before the change of the group, so no later copy comes.
+            with contextlib.suppress(ActorError):
+                spec = dead_letters_spec(self._name, self._node, key)
+                await self._context.tree.stop_child(f"{self._above()}/{spec.name}")
         return refusal
 
     async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:
@@ -207,8 +250,14 @@ class GroupKeeper(Actor[KeeperMessage]):
         return self._context.tree.find(self._path(key))
 
     def _path(self, key: GroupKey) -> str:
-        log_path = self._context.path.rpartition("/")[0]
-        return f"{log_path}/{GROUPS}/{key.name}@{key.vchannel}"
+        return f"{self._above()}/{key.name}@{key.vchannel}"
+
+    def _above(self) -> str:
+        return f"{self._context.path.rpartition('/')[0]}/{GROUPS}"
+
+    def _limit_refusal(self, limit: DeliveryLimit | None) -> Refusal | None:
+        refusal = limit_refusal(limit)
+        return refusal or (None if limit is None else self._vchannel_refusal(limit.vchannel))
 
     def _vchannel_refusal(self, vchannel: str) -> Refusal | None:
         if not is_physical(vchannel) and belongs_to(vchannel, self._name):

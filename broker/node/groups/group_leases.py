@@ -4,41 +4,46 @@ It decides by its book of leases, which is in memory; what is acknowledged is in
 for nothing but the start of a reader: reads and writes are answered by messages.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from actors import Actor, ActorError, Context, Envelope, Timer
 from broker.core.groups.group_rules import nack_refusal
-from broker.core.groups.group_table import HeldAck
+from broker.core.groups.group_state import HeldAck
 from broker.core.groups.lease_book import LeaseBook, Portion
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
-from broker.model.ids import PChannelName, TimeTick
+from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.ids import PChannelName
 from broker.model.position import ReadPosition
 from broker.node.appender_messages import CloseTick
 from broker.node.group_messages import (
     AckMessages,
+    BeginLease,
     ExtendLease,
     GroupJoined,
     GroupMessage,
     JoinGroup,
     LeasedMessages,
+    LeaseMessage,
     LeaveGroup,
     MemberMessage,
     MessagesCame,
     NackMessages,
+    RejectMessages,
     StopGroup,
     TakeMessages,
 )
 from broker.node.groups.ack_writes import AckWrites, TakenAck
+from broker.node.groups.counted_deliveries import CountedDeliveries
+from broker.node.groups.given_up import GivenUp
 from broker.node.groups.group_reader import Answer, GroupReader, position_or_refusal
 from broker.node.groups.group_writer import GroupWriter
 from broker.node.groups.timely_items import TimelyItems
 from broker.node.groups.unread import UnreadPart
-from broker.node.groups.wanted_items import wanted_items
+from broker.node.groups.waiting_members import WaitingMembers
+from broker.node.groups.wanted_items import first_tick, wanted_items
 from broker.node.scanner_messages import Delivery
 from broker.node.state.channel_groups import RunningGroup
 from broker.node.state.node_runtime import NodeRuntime
@@ -46,14 +51,10 @@ from broker.node.state.open_channels import OpenChannel
 
 IDLE_S = 30.0
 """Without members for so long it ends; the next member starts it again."""
-TAKE_S = 20.0
-"""A member that waits is answered after so long without messages, so that it asks again."""
 RETRY_S = 0.05
 CLOSE_S = 4.0
 REFUSALS_MAX = 20
 """Reads that are refused in a row; then members hear of it."""
-
-NOTHING = LeasedMessages(0, TickSpan(TimeTick(0), TimeTick(0)), 0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,6 @@ class LookAgain:
 LOOK = LookAgain()
 _Message = GroupMessage | LookAgain
 _Envelope = Envelope[_Message]
-
-
-@dataclass(slots=True)
-class _Taker:
-    envelope: _Envelope
-    take: TakeMessages
-    since_s: float
 
 
 @dataclass(slots=True)
@@ -91,6 +85,8 @@ class GroupLeases(Actor[_Message]):
     _reader: GroupReader
     _unread: UnreadPart
     _acks: AckWrites
+    _counted: CountedDeliveries
+    _given_up: GivenUp
     _running: RunningGroup
     _timely: TimelyItems
 
@@ -98,7 +94,7 @@ class GroupLeases(Actor[_Message]):
         self._name = name
         self._key = key
         self._node = node
-        self._takers: deque[_Taker] = deque()
+        self._takers = WaitingMembers(self._is_member)
         self._reading: _Reading | None = None
         self._answers: list[tuple[_Reading, Answer]] = []
         self._refused = 0
@@ -119,13 +115,19 @@ class GroupLeases(Actor[_Message]):
             # What an earlier life has sent for a transaction must be held before this one leases.
             await opened.appender.ask(CloseTick(), deadline_s=CLOSE_S)
         self._opened = opened
-        self._book = LeaseBook(state)
+        self._book = book = LeaseBook(state, opened.tail.closed.tick)
         self._timely = TimelyItems(self._node.headers, lambda: opened.tail.closed.tick)
         self._reader = GroupReader(context, opened, self._key, self._node)
         self._unread = UnreadPart(opened.tail, self._key.vchannel, context.self)
         writer = GroupWriter(opened, self._node, context.clock)
+
+        def look(delay_s: float = 0.0) -> None:
+            context.after(delay_s, LOOK)
+
         # A write may make room for new leases, and one that failed returns messages.
-        self._acks = AckWrites(self._key, writer, lambda: context.after(0.0, LOOK))
+        self._acks = AckWrites(self._key, writer, look)
+        self._counted = CountedDeliveries(book, writer, look)
+        self._given_up = GivenUp(book, writer, (self._name, self._node), look)
         self._busy_s = context.clock.monotonic_s()
         self._begun = True
         opened.groups.running[self._key] = self._running = RunningGroup(self._view, self._end_txn)
@@ -145,7 +147,10 @@ class GroupLeases(Actor[_Message]):
                 case request:
                     self._answer(envelope, request, now_s)
         self._acks.return_failed(self._book, now_s)
+        self._counted.return_failed(now_s)
         self._acks.write()
+        self._given_up.take_exceeded(now_s)
+        await self._given_up.carry_out(self._context)
         await self._serve(now_s)
         self._rest(now_s)
 
@@ -174,9 +179,8 @@ class GroupLeases(Actor[_Message]):
         }
 
     def _view(self) -> GroupView:
-        waiting = [it.take.member for it in self._takers]
         now_s = self._context.clock.monotonic_s()
-        members = self._book.members(waiting, now_s)
+        members = self._book.members(self._takers.numbers, now_s)
         return GroupView(self._book.state.snapshot(), members, self._book.redelivered)
 
     # ---- what members say -------------------------------------------------------------------
@@ -185,20 +189,17 @@ class GroupLeases(Actor[_Message]):
         match request:
             case TakeMessages() as take:
                 self._queue(envelope, take, now_s)
-            case AckMessages() as ack:
-                self._take_ack(envelope, ack)
-            case NackMessages() as nack:
-                envelope.reply(self._give_back(nack, now_s))
-            case ExtendLease(member, lease):
-                envelope.reply(self._book.extend(member, lease, now_s))
             case JoinGroup(name):
                 envelope.reply(self._join(name))
             case LeaveGroup(member):
                 self._book.leave(member, now_s)
             case StopGroup():
                 self._stop_unless_used(envelope)
-            case _:
-                assert_never(request)
+            case _ as said:
+                self._settle(envelope, said, now_s)
+
+    def _is_member(self, number: int) -> bool:
+        return self._book.is_member(number)
 
     def _join(self, name: str) -> GroupJoined | Refusal:
         member = self._book.join(name)
@@ -211,10 +212,22 @@ class GroupLeases(Actor[_Message]):
             cause = f"member {take.member} has left group {self._key.name!r}; join again"
             envelope.reply(Refusal(StreamingCode.INVALID_REQUEST_SEQ, cause))
             return
-        for earlier in [it for it in self._takers if it.take.member == take.member]:
-            self._takers.remove(earlier)
-            earlier.envelope.reply(NOTHING)
-        self._takers.append(_Taker(envelope, take, now_s))
+        self._takers.add(envelope, take, now_s)
+
+    def _settle(self, envelope: _Envelope, message: LeaseMessage, now_s: float) -> None:
+        match message:
+            case AckMessages() as ack:
+                self._take_ack(envelope, ack)
+            case NackMessages() as nack:
+                envelope.reply(self._give_back(nack, now_s))
+            case RejectMessages() as reject:
+                self._given_up.reject(envelope, reject)
+            case BeginLease() as begin:
+                self._counted.begin(envelope, begin)
+            case ExtendLease(member, lease):
+                envelope.reply(self._book.extend(member, lease, now_s))
+            case _:
+                assert_never(message)
 
     def _take_ack(self, envelope: _Envelope, ack: AckMessages) -> None:
         times = self._book.times_of(ack.lease)
@@ -254,7 +267,7 @@ class GroupLeases(Actor[_Message]):
         for reading, answer in answers:
             if reading is self._reading:
                 await self._take_answer(reading, answer, now_s)
-        self._takers = deque([it for it in self._takers if self._waits(it, now_s)])
+        self._takers.answer_old(now_s)
         if not self._takers:
             return
         busy = self._reading
@@ -266,15 +279,6 @@ class GroupLeases(Actor[_Message]):
         # What comes again goes first; a read of new messages that waits for some is given up.
         if portion.returned is not None or (busy is None and not self._unread.waits(now_s)):
             await self._begin(portion)
-
-    def _waits(self, taker: _Taker, now_s: float) -> bool:
-        if not taker.envelope.wanted() or not self._book.is_member(taker.take.member):
-            taker.envelope.reply(NOTHING)
-            return False
-        if now_s - taker.since_s >= TAKE_S:
-            taker.envelope.reply(NOTHING)
-            return False
-        return True
 
     async def _begin(self, portion: Portion) -> None:
         cursor: ReadPosition | Refusal | None = None if portion.returned else self._unread.at
@@ -289,7 +293,7 @@ class GroupLeases(Actor[_Message]):
         await self._pull(self._reading)
 
     async def _pull(self, reading: _Reading) -> None:
-        bytes_max = max([it.take.bytes_max for it in self._takers], default=1)
+        bytes_max = self._takers.bytes_max
 
         def answered(answer: Answer) -> None:
             self._answers.append((reading, answer))
@@ -338,23 +342,21 @@ class GroupLeases(Actor[_Message]):
         items = wanted_items(reading.items, self._book.wanted(portion, reached), self._timely)
         if not items:
             return False
-        taker = self._next_taker()
+        if self._book.is_last(portion):
+            reached = first_tick(items)
+            wanted = self._book.wanted(portion, reached)
+            items = wanted_items(items, wanted, self._timely)
+        taker = self._takers.pop()
         if taker is None:
             self._book.put_back(portion)
             return True
         lease = self._book.lease(taker.take.member, portion, reached, now_s)
         if portion.returned is None:
             self._unread.reached(reading.cursor, found=True)
-        taker.envelope.reply(LeasedMessages(lease.number, lease.span, lease.times, items))
+        leased = LeasedMessages(lease.number, lease.span, lease.times, items, lease.alone)
+        self._counted.give(taker.envelope, lease, leased)
         self._busy_s = now_s
         return True
-
-    def _next_taker(self) -> _Taker | None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if taker.envelope.wanted() and self._book.is_member(taker.take.member):
-                return taker
-        return None
 
     def _let_go(self, reading: _Reading) -> None:
         """Settle ticks at which no message is left: the floor would stay below them."""
@@ -367,9 +369,7 @@ class GroupLeases(Actor[_Message]):
     def _read_refused(self, refusal: Refusal) -> None:
         self._refused += 1
         if self._refused >= REFUSALS_MAX:
-            for taker in self._takers:
-                taker.envelope.reply(refusal)
-            self._takers.clear()
+            self._takers.refuse(refusal)
             self._refused = 0
         self._context.after(RETRY_S, LOOK)
 
@@ -382,11 +382,9 @@ class GroupLeases(Actor[_Message]):
         elif now_s - self._busy_s >= IDLE_S:
             self._context.stop()
             return
-        waits = [it.since_s + TAKE_S for it in self._takers]
-        ends = self._book.next_s()
-        idle = [] if self._book.has_members else [self._busy_s + IDLE_S]
-        wakes = [*waits, *idle, *([] if ends is None else [ends])]
-        if wakes:
+        idle = None if self._book.has_members else self._busy_s + IDLE_S
+        ends = (self._takers.next_s(), self._book.next_s(), idle)
+        if wakes := [it for it in ends if it is not None]:
             self._wake_at(min(wakes))
 
     def _wake_at(self, at_s: float) -> None:

@@ -16,11 +16,11 @@ from broker.core.groups.group_changes import (
     encode_change,
 )
 from broker.model.failure import Refusal
-from broker.model.ids import MessageId
+from broker.model.ids import MessageId, TimeTick
 from broker.model.message import GROUP_CHANGE, RELEASED, NewMessage, NewRun
 from broker.model.txn import TxnContext
 from broker.node.append.intake import append, append_then
-from broker.node.appender_messages import PlacedApart, RunOutcome
+from broker.node.appender_messages import AppendOutcome, PlacedApart, RunOutcome
 from broker.node.directory_messages import Located
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -42,8 +42,12 @@ class GroupWriter:
 
     async def write(self, vchannel: str, change: GroupChange) -> Refusal | None:
         """None once the change is durable and in the table."""
-        message = _message(vchannel, change)
-        (outcome,) = await append(self._located, (message,), deadline_s=WRITE_S)
+        written = await self.tick_of(vchannel, change)
+        return written if isinstance(written, Refusal) else None
+
+    async def tick_of(self, vchannel: str, change: GroupChange) -> TimeTick | Refusal:
+        """Write the change; its tick once it is durable and in the table."""
+        (outcome,) = await self.append(_message(vchannel, change))
         return self._settled(vchannel, change, outcome)
 
     async def release(self, vchannel: str, bodies: Sequence[bytes]) -> MessageId | Refusal:
@@ -56,8 +60,12 @@ class GroupWriter:
         """Store a change that changes nothing: whatever was appended before lies before it."""
         return await self._placed(_message(vchannel, MessagesAcked(name, ())))
 
+    async def append(self, *messages: NewMessage) -> tuple[AppendOutcome, ...]:
+        """Append messages of any kind to the log of the groups, as members' programs do."""
+        return await append(self._located, messages, deadline_s=WRITE_S)
+
     async def _placed(self, message: NewMessage) -> MessageId | Refusal:
-        (outcome,) = await append(self._located, (message,), deadline_s=WRITE_S)
+        (outcome,) = await self.append(message)
         return outcome if isinstance(outcome, Refusal) else outcome.id
 
     def write_then(
@@ -66,18 +74,21 @@ class GroupWriter:
         """`write` without waiting: calls `answered` once, perhaps synchronously."""
 
         def settle(outcomes: tuple[RunOutcome, ...]) -> None:
-            answered(self._settled(vchannel, change, outcomes[0]))
+            settled = self._settled(vchannel, change, outcomes[0])
+            answered(settled if isinstance(settled, Refusal) else None)
 
         message = _message(vchannel, change)
         append_then(self._located, (message,), settle, deadline_s=WRITE_S)
 
-    def _settled(self, vchannel: str, change: GroupChange, outcome: RunOutcome) -> Refusal | None:
+    def _settled(
+        self, vchannel: str, change: GroupChange, outcome: RunOutcome
+    ) -> TimeTick | Refusal:
         assert not isinstance(outcome, PlacedApart), "a change is no row"
         if isinstance(outcome, Refusal):
             return outcome
         if not isinstance(change, AckedInTxn):  # held already, since it was placed
             self._opened.groups.table.apply(vchannel, change, outcome.tick)
-        return None
+        return outcome.tick
 
 
 def _message(vchannel: str, change: GroupChange) -> NewMessage:

@@ -46,6 +46,16 @@ def wanted_items(
     return tuple(found) if messages else ()
 
 
+def first_tick(items: Iterable[DeliveredItem]) -> TimeTick:
+    """The tick of the first message among items that have one."""
+    for item in items:
+        if isinstance(item, RecordSlice):
+            return item.first_tick
+        if not isinstance(item, ClosedTick) and _is_body(item):
+            return item.tick
+    raise AssertionError("items without a message")
+
+
 def _cut(item: RecordSlice, wanted: TickSpans) -> list[RecordSlice]:
     span = TickSpan(TimeTick(item.first_tick - 1), item.last_tick)
     base = item.record.base_tick

@@ -5,10 +5,11 @@ here all the same. A new term begins with the table that it folded from the log.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors import Ref
-from broker.core.groups.group_table import GroupTable, HeldAck
+from broker.core.groups.group_state import HeldAck
+from broker.core.groups.group_table import GroupTable
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
 from broker.model.groups.consumer_group import GroupKey, GroupView
@@ -32,6 +33,8 @@ class ChannelGroups:
     running: dict[GroupKey, RunningGroup] = field(default_factory=dict)
     scheduled: dict[str, int] = field(default_factory=dict)
     """How many delayed messages wait on each vchannel that has a schedule."""
+    troubles: dict[GroupKey, str] = field(default_factory=dict)
+    """Why the dead letters of a group cannot be written."""
 
     def end_txns(self, ended: Sequence[TxnSession]) -> None:
         """Apply what these transactions have acknowledged; their ends are durable.
@@ -52,8 +55,10 @@ class ChannelGroups:
 
     def view(self, key: GroupKey) -> GroupView:
         """The group, with its members if it runs. It must exist."""
-        group = self.running.get(key)
-        return GroupView(self.table.groups[key].snapshot()) if group is None else group.describe()
+        group, trouble = self.running.get(key), self.troubles.get(key, "")
+        if group is not None:
+            return replace(group.describe(), trouble=trouble)
+        return GroupView(self.table.groups[key].snapshot(), trouble=trouble)
 
     def figures(self) -> Mapping[str, int]:
         """How many groups there are, and how many of them have members or had some lately."""

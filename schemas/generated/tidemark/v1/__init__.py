@@ -24,6 +24,7 @@ __all__ = (
     "AllocTimestampResponse",
     "AllowRemovalsRequest",
     "AllowRemovalsResponse",
+    "AlterGroupRequest",
     "AppInfo",
     "AppendCopiesRequest",
     "AppendCopiesResponse",
@@ -92,6 +93,7 @@ __all__ = (
     "DeleteProxyResponse",
     "DeleteTenantRequest",
     "DeleteTenantResponse",
+    "DeliveryLimit",
     "DescribeCollectionRequest",
     "DescribeCollectionResponse",
     "DescribeIndexRequest",
@@ -475,6 +477,16 @@ class Settlement(betterproto2.Enum):
     Begin the lease anew; spans are not used.
     """
 
+    REJECT = 3
+    """
+    Give them to the dead letters, with `cause`.
+    """
+
+    BEGIN = 4
+    """
+    A batch that is `alone` begins to be processed: only from then on it counts as delivered.
+    """
+
 
 class TickRule(betterproto2.Enum):
     DEFAULT = 0
@@ -813,6 +825,30 @@ class AllowRemovalsResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "tidemark.v1", "AllowRemovalsResponse", AllowRemovalsResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class AlterGroupRequest(betterproto2.Message):
+    vchannel: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    group: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    lease_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    0: as it is.
+    """
+
+    limit: "DeliveryLimit | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    None: no limit from now on; what was about to die is delivered again.
+    """
+
+
+default_message_pool.register_message(
+    "tidemark.v1", "AlterGroupRequest", AlterGroupRequest
 )
 
 
@@ -1842,6 +1878,13 @@ class CreateGroupRequest(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, optional=True
     )
 
+    limit: "DeliveryLimit | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    None: deliveries are not limited.
+    """
+
 
 default_message_pool.register_message(
     "tidemark.v1", "CreateGroupRequest", CreateGroupRequest
@@ -2144,6 +2187,31 @@ class DeleteTenantResponse(betterproto2.Message):
 default_message_pool.register_message(
     "tidemark.v1", "DeleteTenantResponse", DeleteTenantResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class DeliveryLimit(betterproto2.Message):
+    """
+    What was delivered `deliveries_max` times without an acknowledgement goes to the dead letters.
+    """
+
+    deliveries_max: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+    """
+    2 to 1,000.
+    """
+
+    vchannel: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Where dead letters go; on the pchannel of the group's vchannel.
+    """
+
+    origin: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    The target that the group belongs to; dead letters name it.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "DeliveryLimit", DeliveryLimit)
 
 
 @dataclass(eq=False, repr=False)
@@ -2694,6 +2762,20 @@ class GroupInfo(betterproto2.Message):
     Batches delivered again since the group runs here.
     """
 
+    limit: "DeliveryLimit | None" = betterproto2.field(
+        9, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    dying: "int" = betterproto2.field(10, betterproto2.TYPE_INT32)
+    """
+    Batches or messages whose copies in the dead letters are not written yet.
+    """
+
+    trouble: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    Why not; empty when nothing is wrong.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "GroupInfo", GroupInfo)
 
@@ -3176,6 +3258,11 @@ class LeasedMessages(betterproto2.Message):
     more: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
     The next response has more messages of this lease.
+    """
+
+    alone: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Their last delivery, as one message: BEGIN it, and process nothing beside it.
     """
 
 
@@ -4963,6 +5050,11 @@ class SettleMessages(betterproto2.Message):
     Of an acknowledgement: the open transaction of the vchannel whose commit it is part of; 0: none.
     """
 
+    cause: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Of a rejection: why.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "SettleMessages", SettleMessages)
 
@@ -6217,11 +6309,32 @@ class GroupsStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "GroupInfo":
         """
-        INVALID_ARGUMENT for a group that exists, unless exist_ok.
+        IGNORED_OPERATION for a group that exists, unless exist_ok.
         """
 
         return await self._unary_unary(
             "/tidemark.v1.Groups/Create",
+            message,
+            GroupInfo,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def alter(
+        self,
+        message: "AlterGroupRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "GroupInfo":
+        """
+        RESOURCE_ACQUIRED while the group has members; UNRECOVERABLE: there is none.
+        """
+
+        return await self._unary_unary(
+            "/tidemark.v1.Groups/Alter",
             message,
             GroupInfo,
             timeout=timeout,
@@ -8576,7 +8689,14 @@ class GroupsBase(betterproto2_grpclib.ServiceBase):
 
     async def create(self, message: "CreateGroupRequest") -> "GroupInfo":
         """
-        INVALID_ARGUMENT for a group that exists, unless exist_ok.
+        IGNORED_OPERATION for a group that exists, unless exist_ok.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def alter(self, message: "AlterGroupRequest") -> "GroupInfo":
+        """
+        RESOURCE_ACQUIRED while the group has members; UNRECOVERABLE: there is none.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -8614,6 +8734,14 @@ class GroupsBase(betterproto2_grpclib.ServiceBase):
         request = await stream.recv_message()
         assert request is not None
         response = await self.create(request)
+        await stream.send_message(response)
+
+    async def __rpc_alter(
+        self, stream: "grpclib.server.Stream[AlterGroupRequest, GroupInfo]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.alter(request)
         await stream.send_message(response)
 
     async def __rpc_seek(
@@ -8656,6 +8784,12 @@ class GroupsBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_create,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 CreateGroupRequest,
+                GroupInfo,
+            ),
+            "/tidemark.v1.Groups/Alter": grpclib.const.Handler(
+                self.__rpc_alter,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                AlterGroupRequest,
                 GroupInfo,
             ),
             "/tidemark.v1.Groups/Seek": grpclib.const.Handler(

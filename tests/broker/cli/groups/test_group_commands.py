@@ -74,6 +74,36 @@ def test_a_member_that_works_is_shown_with_its_state(server: str) -> None:
     assert consumed("watched", "--from", "all", "-e", "-c", server=server) == b"6\n"
 
 
+def test_dead_letters_are_shown_and_put_back(server: str) -> None:
+    filled(server, "risky", 2)
+    run("create", "risky", "careful", "--deliveries-max", "4", server=server)
+    assert "no dead letters" in run("dead", "careful", server=server)
+    assert "no dead letters" in run("dead", "nobody", server=server, code=1)
+    with connect(server) as log, log.group("careful").join("risky") as member:
+        batch = next(member)
+        batch.reject("too heavy", batch.messages[:1])
+        batch.ack()
+        while any(it.group.dying for it in log.group("careful").describe("risky")):
+            pass
+    shown = run("dead", "careful", server=server)
+    assert "too heavy" in shown
+    assert "m0" in shown
+    (letter,) = json.loads(run("dead", "careful", "--json", server=server))
+    assert (letter["origin"], letter["deliveries"]) == ("risky", 1)
+    assert "1 dead letter" in run("redrive", "risky", "careful", server=server)
+    assert "0 dead letters" in run("redrive", "risky", "careful", server=server)
+    until_left(server)
+    assert "no limit" in run("alter", "risky", "careful", "--lease", "7", server=server)
+    (described,) = json.loads(run("describe", "risky", "careful", "--json", server=server))
+    assert (described["lease_ms"], described["deliveries_max"]) == (7000, None)
+
+
+def until_left(server: str) -> None:
+    with connect(server) as log:
+        while any(it.members for it in log.group("careful").describe("risky")):
+            pass
+
+
 @pytest.mark.parametrize(
     "options", [("--cursor", "c"), ("--until-now",), ("--ignore-pause",)], ids=str
 )

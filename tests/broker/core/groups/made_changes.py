@@ -3,14 +3,17 @@
 import random
 
 from broker.core.groups.group_changes import (
+    GroupAltered,
     GroupChange,
     GroupCreated,
     GroupDropped,
     GroupSought,
     MessagesAcked,
+    MessagesDying,
+    MessagesTried,
     encode_change,
 )
-from broker.model.groups.consumer_group import TickSpan
+from broker.model.groups.consumer_group import DeliveryLimit, TickSpan
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.message import GROUP_CHANGE
 from broker.model.record import Record
@@ -18,6 +21,7 @@ from broker.model.txn import TxnPart
 
 V = "by-dev-rootcoord-dml_0_7v0"
 W = "by-dev-rootcoord-dml_0_8v0"
+LIMIT = DeliveryLimit(3, W, "trains")
 OUTSIDE = TxnPart(TxnId(0), 0, MessageId(0), 0)
 
 
@@ -33,11 +37,14 @@ def random_changes(rng: random.Random, count: int) -> list[tuple[str, GroupChang
         floor = rng.choice([None, TimeTick(rng.randrange(40))])
         kinds: list[GroupChange] = [
             MessagesAcked(name, spans),
-            GroupCreated(name, 1000, floor),
+            MessagesTried(name, spans, rng.randrange(1, 4)),
+            MessagesDying(name, spans, "bad", 3),
+            GroupCreated(name, 1000, floor, rng.choice([LIMIT, None])),
+            GroupAltered(name, 2000, LIMIT),
             GroupSought(name, floor),
             GroupDropped(name),
         ]
-        (change,) = rng.choices(kinds, [12, 2, 1, 1])
+        (change,) = rng.choices(kinds, [12, 4, 3, 2, 0.5, 1, 1])
         found.append((rng.choice([V, W]), change, TimeTick(tick)))
     return found
 

@@ -4,17 +4,21 @@ import pytest
 
 from broker.core.groups.group_changes import (
     AckedInTxn,
+    GroupAltered,
     GroupChange,
     GroupCreated,
     GroupDropped,
     GroupSought,
     MessagesAcked,
+    MessagesDying,
+    MessagesTried,
     UnreadableChange,
     decode_change,
     encode_change,
 )
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick, TxnId
+from tests.broker.core.groups.made_changes import LIMIT
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,11 @@ from broker.model.ids import TimeTick, TxnId
             "g", (TickSpan(TimeTick(1), TimeTick(2)), TickSpan(TimeTick(5), TimeTick(9)))
         ),
         AckedInTxn("g", TxnId(1 << 60), (TickSpan(TimeTick(1), TimeTick(2)),), 3),
+        GroupCreated("g", 30_000, None, LIMIT),
+        GroupAltered("g", 1000, LIMIT),
+        GroupAltered("g", 1000, None),
+        MessagesTried("g", (TickSpan(TimeTick(1), TimeTick(2)),), 2),
+        MessagesDying("g", (TickSpan(TimeTick(1), TimeTick(2)),), "bad seat", 3),
         GroupSought("g", TimeTick(7)),
         GroupSought("g", None),
         GroupDropped("g"),

@@ -3,15 +3,21 @@
 import pytest
 
 from broker.core.groups.group_rules import (
+    CAUSE_LENGTH_MAX,
+    DELIVERIES_MAX,
+    DELIVERIES_MIN,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     NACK_MS_MAX,
     lease_refusal,
+    limit_refusal,
     nack_refusal,
     name_refusal,
     no_group,
+    reject_refusal,
 )
 from broker.model.failure import StreamingCode
+from broker.model.groups.consumer_group import DeliveryLimit
 
 
 @pytest.mark.parametrize("name", ["w", "workers", "a.b-c_d", "_x", "7", "n" * 64])
@@ -39,3 +45,17 @@ def test_times_have_limits() -> None:
 
 def test_a_missing_group_is_not_taken_for_a_channel_that_moved() -> None:
     assert no_group("v", "g").code is StreamingCode.UNRECOVERABLE
+
+
+def test_deliveries_and_causes_have_limits() -> None:
+    assert limit_refusal(None) is None
+    for good in (DELIVERIES_MIN, DELIVERIES_MAX):
+        assert limit_refusal(DeliveryLimit(good, "v", "t")) is None
+    for bad in (DELIVERIES_MIN - 1, DELIVERIES_MAX + 1):
+        refusal = limit_refusal(DeliveryLimit(bad, "v", "t"))
+        assert refusal is not None
+        assert str(bad) in refusal.cause
+    limit = DeliveryLimit(2, "v", "t")
+    assert reject_refusal(limit, "x" * CAUSE_LENGTH_MAX) is None
+    assert reject_refusal(limit, "x" * (CAUSE_LENGTH_MAX + 1)) is not None
+    assert reject_refusal(None, "bad") is not None

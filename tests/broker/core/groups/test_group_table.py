@@ -10,9 +10,11 @@ from broker.core.groups.group_changes import (
     GroupDropped,
     GroupSought,
     MessagesAcked,
+    MessagesDying,
+    MessagesTried,
 )
 from broker.core.groups.group_table import GroupTable
-from broker.model.groups.consumer_group import GroupKey
+from broker.model.groups.consumer_group import GroupKey, TickSpan
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import GROUP_CHANGE
 from broker.model.record import Record
@@ -20,10 +22,26 @@ from tests.broker.core.groups.made_changes import V, random_changes, record_of
 
 
 class Naive:
-    """A group as a set of acknowledged ticks, up to some last tick."""
+    """A group as a set of acknowledged ticks, up to some last tick, and what is known of others."""
 
     def __init__(self, floor: int) -> None:
         self.acked = set(range(1, floor + 1))
+        self.tried: dict[int, int] = {}
+        self.dying: set[int] = set()
+
+    def left(self, spans: tuple[TickSpan, ...]) -> set[int]:
+        ticks = {tick for it in spans for tick in range(it.after + 1, it.upto + 1)}
+        return ticks - self.acked - self.dying
+
+    def ack(self, spans: tuple[TickSpan, ...]) -> None:
+        for it in spans:
+            self.acked |= set(range(it.after + 1, it.upto + 1))
+        self.dying -= self.acked
+        self.tried = {tick: n for tick, n in self.tried.items() if tick not in self.acked}
+
+    def die(self, spans: tuple[TickSpan, ...]) -> None:
+        self.dying |= self.left(spans)
+        self.tried = {tick: n for tick, n in self.tried.items() if tick not in self.dying}
 
 
 def naive_fold(changes: list[tuple[str, GroupChange, TimeTick]]) -> dict[GroupKey, Naive]:
@@ -31,26 +49,39 @@ def naive_fold(changes: list[tuple[str, GroupChange, TimeTick]]) -> dict[GroupKe
     for vchannel, change, tick in changes:
         key = GroupKey(vchannel, change.name)
         match change:
-            case GroupCreated(_, _, floor):
+            case GroupCreated(_, _, floor, _):
                 groups[key] = Naive(tick if floor is None else floor)
             case GroupDropped():
                 groups.pop(key, None)
             case GroupSought(_, floor) if key in groups:
                 groups[key] = Naive(tick if floor is None else floor)
             case MessagesAcked(_, spans) if key in groups:
-                for it in spans:
-                    groups[key].acked |= set(range(it.after + 1, it.upto + 1))
+                groups[key].ack(spans)
+            case MessagesTried(_, spans, times) if key in groups:
+                groups[key].tried |= dict.fromkeys(groups[key].left(spans), times)
+            case MessagesDying(_, spans, _, _) if key in groups:
+                groups[key].die(spans)
     return groups
 
 
-def shown(table: GroupTable) -> dict[GroupKey, set[int]]:
+Shown = tuple[set[int], dict[int, int], set[int]]
+
+
+def ticks_of(spans: tuple[TickSpan, ...]) -> set[int]:
+    return {tick for it in spans for tick in range(it.after + 1, it.upto + 1)}
+
+
+def shown(table: GroupTable) -> dict[GroupKey, Shown]:
     found = {}
     for snapshot in table.snapshots():
+        tried = {tick: it.times for it in snapshot.tried for tick in ticks_of(it.spans)}
+        dying = {tick for it in snapshot.dying for tick in ticks_of(it.spans)}
         acked = set(range(1, snapshot.floor + 1))
         for it in snapshot.acked:
             assert it.after > snapshot.floor, "what touches the floor belongs to it"
             acked |= set(range(it.after + 1, it.upto + 1))
-        found[snapshot.key] = acked
+        assert not (acked & tried.keys()) | (acked & dying) | (dying & tried.keys())
+        found[snapshot.key] = acked, tried, dying
     return found
 
 
@@ -58,7 +89,8 @@ def shown(table: GroupTable) -> dict[GroupKey, set[int]]:
 def test_from_any_snapshot_also_a_newer_one_the_fold_is_that_of_the_whole_log(seed: int) -> None:
     rng = random.Random(seed)
     changes = random_changes(rng, 40)
-    expected = {key: it.acked for key, it in naive_fold(changes).items()}
+    naive = naive_fold(changes)
+    expected = {key: (it.acked, it.tried, it.dying) for key, it in naive.items()}
     whole = GroupTable()
     for each in changes:
         whole.apply(*each)

@@ -7,7 +7,8 @@ import pytest
 
 from broker.core.groups import lease_book
 from broker.core.groups.group_changes import AckedInTxn
-from broker.core.groups.group_table import GroupTable, HeldAck
+from broker.core.groups.group_state import HeldAck
+from broker.core.groups.group_table import GroupTable
 from broker.core.groups.lease_book import LeaseBook
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import TickSpan

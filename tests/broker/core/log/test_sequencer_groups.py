@@ -9,7 +9,8 @@ from broker.core.groups.group_changes import (
     MessagesAcked,
     encode_change,
 )
-from broker.core.groups.group_table import GroupTable, HeldAck
+from broker.core.groups.group_state import HeldAck
+from broker.core.groups.group_table import GroupTable
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import Selection, catch_up, deliver
 from broker.core.log.numbered_producers import NumberedProducers

@@ -5,7 +5,7 @@ import asyncio
 from actors.statistics import ActorStatistics
 from actors.testing import run_seeded
 from broker.model.message import NewMessage
-from broker.node.groups.group_leases import TAKE_S
+from broker.node.groups.waiting_members import TAKE_S
 from tests.broker.node.groups.test_group_leases import (
     BEGIN,
     KEY,

@@ -1,0 +1,67 @@
+"""Messages that no member could process, and what their copies say of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.model.groups.consumer_group import GroupKey
+from broker.model.ids import MessageId, TimeTick
+
+CAUSE: Final = "dead.cause"
+DELIVERIES: Final = "dead.deliveries"
+GROUP: Final = "dead.group"
+ORIGIN: Final = "dead.origin"
+VCHANNEL: Final = "dead.vchannel"
+ID: Final = "dead.id"
+TICK: Final = "dead.tick"
+TYPE: Final = "dead.type"
+MARKS: Final = frozenset({CAUSE, DELIVERIES, GROUP, ORIGIN, VCHANNEL, ID, TICK, TYPE})
+"""The properties that a copy has beside those of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message as a program sees it. `properties`: the program's own."""
+
+    id: MessageId
+    tick: TimeTick
+    type: int
+    payload: bytes
+    key: bytes | None
+    properties: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        texts = sum([len(name) + len(value) for name, value in self.properties.items()])
+        return len(self.payload) + len(self.key or b"") + texts
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Why messages of a group went to the dead letters. `origin`: the target of the group."""
+
+    key: GroupKey
+    origin: str
+    cause: str
+    deliveries: int
+
+    def marks(self, letter: Letter) -> dict[str, str]:
+        """What the copy of this message says of it."""
+        return {
+            CAUSE: self.cause,
+            DELIVERIES: str(self.deliveries),
+            GROUP: self.key.name,
+            ORIGIN: self.origin,
+            VCHANNEL: self.key.vchannel,
+            ID: str(letter.id),
+            TICK: str(letter.tick),
+            TYPE: str(letter.type),
+        }
+
+
+def copied_id(properties: Mapping[str, str], key: GroupKey) -> MessageId | None:
+    """The id of the message that this one is a copy of, if a group of this key has copied it."""
+    if properties.get(GROUP) != key.name or properties.get(VCHANNEL) != key.vchannel:
+        return None
+    text = properties.get(ID, "")
+    return MessageId(int(text)) if text.isascii() and text.isdigit() else None

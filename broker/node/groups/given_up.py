@@ -1,0 +1,133 @@
+"""Decides that messages of a group die: members rejected them, or they had their last delivery.
+
+What is decided is a record; from then on no member gets them. `DeadLetters` carries it out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from actors import ActorError, Context, Envelope, NameTaken
+from broker.core.groups.group_changes import MessagesDying
+from broker.core.groups.group_rules import DYING_MAX, reject_refusal
+from broker.core.groups.lease_book import LeaseBook, Returned
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import PChannelName
+from broker.node.group_messages import RejectMessages
+from broker.node.groups.dead_letter_copies import dead_letters_spec
+from broker.node.groups.group_writer import GroupWriter
+from broker.node.state.node_runtime import NodeRuntime
+
+START_S = 5.0
+RETRY_S = 1.0
+EXCEEDED = "delivered {times} times without an acknowledgement"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejected:
+    reject: RejectMessages
+    spans: tuple[TickSpan, ...]
+    times: int
+
+
+class GivenUp:
+    """For one Group. `look(delay_s)`: have the Group look again."""
+
+    def __init__(
+        self,
+        book: LeaseBook,
+        writer: GroupWriter,
+        place: tuple[PChannelName, NodeRuntime],
+        look: Callable[[float], object],
+    ) -> None:
+        self._book = book
+        self._state = book.state
+        self._writer = writer
+        self._place = place
+        self._look = look
+        self._failed: list[_Rejected] = []
+        self._unwritten: list[Returned] = []
+        self._writing = 0
+        self._to_carry_out = bool(book.state.dying)
+
+    def reject(self, envelope: Envelope[Any], reject: RejectMessages) -> None:
+        """Take the messages out of the lease; answered when it is durable that they die."""
+        refusal = reject_refusal(self._state.limit, reject.cause) or self._no_room()
+        if refusal is not None:
+            envelope.reply(refusal)
+            return
+        times = self._book.times_of(reject.lease)
+        spans = self._book.take_acked(reject.member, reject.lease, reject.spans)
+        if isinstance(spans, Refusal):
+            envelope.reply(spans)
+            return
+        rejected = _Rejected(reject, spans, times)
+
+        def answered(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._failed.append(rejected)
+            envelope.reply(refusal)
+
+        self._write(spans, reject.cause, times, answered)
+
+    def take_exceeded(self, now_s: float) -> None:
+        """Have messages die that had their last delivery; give back what could not be written."""
+        for it in self._failed:
+            number, member = it.reject.lease, it.reject.member
+            self._book.ack_failed(member, number, it.spans, now_s, it.times)
+        self._failed.clear()
+        self._book.exceeded += self._unwritten
+        self._unwritten.clear()
+        while self._book.exceeded and self._no_room() is None:
+            self._exceeded(self._book.exceeded.pop(0))
+
+    async def carry_out(self, group: Context[Any]) -> None:
+        """Start the actor that copies what dies, unless it runs."""
+        if not self._to_carry_out:
+            return
+        self._to_carry_out = False
+        try:
+            above = group.path.rpartition("/")[0]
+            spec = dead_letters_spec(*self._place, self._state.key)
+            await group.tree.start_child(above, spec, deadline_s=START_S)
+        except NameTaken:
+            # It runs, and perhaps it is about to end: then it does not see what came last.
+            self._to_carry_out = bool(self._state.dying)
+            self._look(RETRY_S)
+        except ActorError:
+            self._to_carry_out = True
+            self._look(RETRY_S)
+
+    def _exceeded(self, last: Returned) -> None:
+        def answered(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._unwritten.append(last)
+
+        cause = EXCEEDED.format(times=last.times)
+        self._write(tuple(last.spans), cause, last.times, answered)
+
+    def _write(
+        self,
+        spans: tuple[TickSpan, ...],
+        cause: str,
+        times: int,
+        answered: Callable[[Refusal | None], None],
+    ) -> None:
+        self._writing += 1
+
+        def settled(refusal: Refusal | None) -> None:
+            self._writing -= 1
+            answered(refusal)
+            self._to_carry_out = True
+            self._look(0.0 if refusal is None else RETRY_S)
+
+        change = MessagesDying(self._state.key.name, spans, cause, times)
+        self._writer.write_then(self._state.key.vchannel, change, settled)
+
+    def _no_room(self) -> Refusal | None:
+        waiting = len(self._state.dying) + self._writing
+        if waiting < DYING_MAX:
+            return None
+        cause = f"{waiting} messages or batches wait to become dead letters, the limit; retry later"
+        return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)

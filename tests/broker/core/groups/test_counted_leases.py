@@ -1,0 +1,95 @@
+"""Leases of a group with a limit of deliveries: what counts, and what is recorded before."""
+
+import pytest
+
+from broker.core.groups import lease_book
+from broker.core.groups.group_changes import GroupCreated, MessagesDying, MessagesTried
+from broker.core.groups.group_state import GroupState
+from broker.core.groups.group_table import GroupTable
+from broker.core.groups.lease_book import Lease, LeaseBook
+from broker.model.failure import Refusal
+from broker.model.ids import TimeTick
+from tests.broker.core.groups.made_changes import LIMIT
+from tests.broker.core.groups.test_lease_book import KEY, span
+
+
+def new_state() -> GroupState:
+    table = GroupTable()
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
+    return table.groups[KEY]
+
+
+def joined(book: LeaseBook) -> int:
+    member = book.join("m")
+    assert isinstance(member, int)
+    return member
+
+
+def leased(book: LeaseBook, member: int, upto: int, now_s: float = 0.0) -> Lease:
+    portion = book.portion(now_s)
+    assert portion is not None
+    return book.lease(member, portion, TimeTick(upto), now_s)
+
+
+def test_what_an_earlier_book_may_have_leased_is_recorded_and_new_messages_are_not() -> None:
+    book = LeaseBook(new_state(), TimeTick(10))
+    member = joined(book)
+    first, second = leased(book, member, 10), leased(book, member, 20)
+    assert (first.record, first.times) == (True, 1)
+    assert (second.record, second.times) == (False, 1)
+    assert LeaseBook(new_state()).state.tried.__len__() == 0
+
+
+def test_a_second_delivery_is_recorded_and_the_last_one_is_alone_and_counts_once_begun() -> None:
+    book = LeaseBook(new_state())
+    member = joined(book)
+    leased(book, member, 10)
+    assert book.expire(10.0) == 1
+    second = leased(book, member, 10, 10.0)
+    assert (second.times, second.record, second.alone) == (2, True, False)
+    assert book.expire(20.0) == 1
+    for now_s in (20.0, 30.0):
+        third = leased(book, member, 10, now_s)
+        assert (third.times, third.record, third.alone) == (3, False, True)
+        assert book.expire(now_s + 10.0) == 1
+        assert book.exceeded == []
+    last = leased(book, member, 10, 40.0)
+    assert book.begin(member, last.number) is last
+    assert book.begun(last)
+    assert book.expire(50.0) == 1
+    assert isinstance(book.begin(member, last.number), Refusal)
+    assert not book.begun(last)
+    (over,) = book.exceeded
+    assert (list(over.spans), over.times) == ([span(0, 10)], 3)
+    assert book.portion(60.0).returned is None  # type: ignore[union-attr]
+
+
+def test_a_lease_whose_count_was_not_stored_was_no_delivery() -> None:
+    book = LeaseBook(new_state(), TimeTick(10))
+    member = joined(book)
+    first = leased(book, member, 10)
+    book.not_given(first, 1.0)
+    book.not_given(first, 1.0)
+    assert leased(book, member, 10, 1.0).times == 1
+
+
+def test_a_new_book_begins_with_the_recorded_counts_and_delivers_nothing_that_dies() -> None:
+    table = GroupTable()
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
+    table.apply(KEY.vchannel, MessagesTried("g", (span(2, 4),), 2), TimeTick(30))
+    table.apply(KEY.vchannel, MessagesTried("g", (span(6, 7),), 3), TimeTick(31))
+    table.apply(KEY.vchannel, MessagesDying("g", (span(8, 9),), "bad", 1), TimeTick(32))
+    book = LeaseBook(table.groups[KEY])
+    member = joined(book)
+    (over,) = book.exceeded
+    assert list(over.spans) == [span(6, 7)]
+    again = leased(book, member, 4)
+    assert (list(again.left), again.times, again.alone) == ([span(2, 4)], 3, True)
+    fresh = leased(book, member, 20)
+    assert list(fresh.left) == [span(0, 2), span(4, 6), span(7, 8), span(9, 20)]
+
+
+def test_too_many_counts_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_book, "TRIED_MAX", 0)
+    book = LeaseBook(new_state(), TimeTick(10))
+    assert not leased(book, joined(book), 10).record
