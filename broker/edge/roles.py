@@ -113,7 +113,7 @@ def _of_channels(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         HandlerService(middleware, directory, facts.wal_name, facts.node_id),
         NodeManagerService(middleware, directory),
         LogService(middleware, directory, parts.proxies.row_schemas),
-        GroupsService(middleware, directory),
+        GroupsService(middleware, directory, parts.proxies.row_schemas),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core.time import tso
+from broker.metrics.group_figures import GROUP_METRICS
 from broker.metrics.process_figures import ProcessFigures
 from broker.metrics.retention_figures import RETENTION_METRICS
 from broker.metrics.table import BROKER_METRICS, Metric, Read, Sample
@@ -81,6 +82,7 @@ PROCESS_METRICS: Final = (
 METRICS: Final = (
     *BROKER_METRICS,
     *CURSOR_METRICS,
+    *GROUP_METRICS,
     *RETENTION_METRICS,
     *WAL_METRICS,
     *PROCESS_METRICS,

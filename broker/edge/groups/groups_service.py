@@ -12,7 +12,8 @@ from broker.core.naming import pchannel_of
 from broker.edge.groups.group_member import serve_member
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
-from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
+from broker.edge.tidemark.shard_admission import ShardAdmission
+from broker.model.failure import Dropped, Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.directory_messages import Locate
@@ -25,6 +26,7 @@ from broker.node.group_messages import (
     OpenGroup,
     SeekGroup,
 )
+from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 
 SERVICE: Final = "/tidemark.v1.Groups/"
@@ -75,10 +77,11 @@ class Keepers:
 class GroupsService:
     """Create, Alter, Seek, Drop, List, Join."""
 
-    def __init__(self, middleware: Middleware, directory: Proxy) -> None:
+    def __init__(self, middleware: Middleware, directory: Proxy, schemas: RowSchemas) -> None:
         self._middleware = middleware
         self._directory = directory
         self._keepers = Keepers(directory)
+        self._shards = ShardAdmission(schemas)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -94,6 +97,7 @@ class GroupsService:
     async def create(self, request: v1.CreateGroupRequest) -> v1.GroupInfo:
         """Create a group; see `CreateGroup`."""
         key, start = _key(request.vchannel, request.group), _floor(request.start)
+        await self._refuse_dropped(key.vchannel)
         lease_ms, limit = request.lease_ms or LEASE_MS, _limit(request.limit)
         create = CreateGroup(key, lease_ms, start, request.exist_ok, limit)
         return _encoded(await self._demand(key, create))
@@ -135,6 +139,16 @@ class GroupsService:
     async def join(self, call: Call) -> None:
         """Serve one member."""
         await serve_member(call, self._directory, self._keepers.group, self._middleware.limits)
+
+    async def _refuse_dropped(self, vchannel: str) -> None:
+        """Raise Refused where the catalog has dropped the collection: nothing more comes there."""
+        refusal = await self._shards.refusal(vchannel, rows=False)
+        if not isinstance(refusal, Dropped):
+            return
+        located = await self._directory.demand(Locate(pchannel_of(vchannel), None))
+        # Milvus's collections have ids of their own, which may be equal to one that was dropped.
+        if not located.view.has_living_collection(vchannel):
+            raise Refused(refusal.code, refusal.cause)
 
     async def _demand(self, key: GroupKey, message: Request[R | Refusal]) -> R:
         return await self._keepers.demand(pchannel_of(key.vchannel), message, changes=True)

@@ -1,0 +1,74 @@
+"""What groups refuse, each with what is wrong and what to do; see the table in tests/README.md."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from broker.client.errors import BadTarget, InvalidArgument, NoSuchCollection, ResourceAcquired
+from broker.client.groups.group_calls import GroupStart
+from broker.core.groups import group_rules
+from broker.node.groups import group_keeper
+from tests.broker.client.groups.test_groups import running
+
+
+@pytest.mark.parametrize(
+    ("start", "error", "told"),
+    [
+        (("tick", 1 << 62), InvalidArgument, r"is not between 0 and \d+, the newest closed one"),
+        (datetime.now(UTC) + timedelta(days=2), InvalidArgument, "is not between 0 and"),
+        (("tick", -1), BadTarget, "use 'all', 'latest'"),
+        ("soon", BadTarget, "use 'all', 'latest'"),
+    ],
+)
+async def test_a_group_cannot_be_sought_outside_of_the_log(
+    tmp_path: Path, start: GroupStart, error: type[Exception], told: str
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+        group = log.group("workers")
+        await group.create("trains")
+        with pytest.raises(error, match=told):
+            await group.seek("trains", start)
+        # Before every message: it begins with the first that is left.
+        (view,) = await group.seek("trains", datetime(1990, 1, 1, tzinfo=UTC))
+        await log.append("trains", b"a")
+        async with group.join("trains") as member:
+            assert (await member.__anext__()).payloads == [b"a"]
+        assert view.group.acked == ()
+
+
+async def test_groups_beyond_the_limit_are_refused_and_those_that_are_there_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert group_rules.GROUPS_MAX == 4096
+    monkeypatch.setattr(group_keeper, "GROUPS_MAX", 50)
+    async with running(tmp_path) as (_, log):
+        created = await log.collections.create("trains", shards=1)
+        made = [log.group(f"g{number}").create("trains") for number in range(60)]
+        results = await asyncio.gather(*made, return_exceptions=True)
+        refused = [it for it in results if isinstance(it, BaseException)]
+        assert len(refused) == 10
+        for each in refused:
+            assert isinstance(each, ResourceAcquired)
+            assert "has 50 groups already, the limit; drop some" in str(each)
+        assert len(await log.groups.list("trains")) == 50
+        assert created.name == "trains"
+
+
+async def test_no_group_is_made_or_joined_on_a_collection_that_was_dropped(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+        (vchannel,) = (await log.collections.get("trains")).vchannels
+        await log.group("old").create("trains")
+        await log.collections.drop("trains")
+        with pytest.raises(NoSuchCollection, match="there is no collection 'trains'"):
+            await log.group("workers").create("trains")
+        for name in ("workers", "old"):
+            with pytest.raises(InvalidArgument, match=r"was dropped; look up the vchannels"):
+                await log.group(name).create(vchannel, exist_ok=True)
+            with pytest.raises(InvalidArgument, match=r"was dropped; look up the vchannels"):
+                async with log.group(name).join(vchannel) as member:
+                    await member.__anext__()
+        await log.group("old").drop(vchannel)

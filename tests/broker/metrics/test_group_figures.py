@@ -1,0 +1,35 @@
+"""The metrics of groups, of a broker at work."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+
+from tests.broker.metrics.test_exposition import DEADLINE_S, at_hand, families, value
+
+
+async def test_members_what_they_have_and_delayed_messages_are_counted(tmp_path: Path) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        async with at_hand(tmp_path) as (broker, log):
+            await log.collections.create("trains", shards=1)
+            await log.append("trains", b"a")
+            await log.append("trains", b"b", deliver_at=datetime.now(UTC) + timedelta(days=1))
+            async with log.group("workers").join("trains") as member:
+                batch = await member.__anext__()
+                channel = batch.vchannel.rpartition("_")[0]
+                found = await families(broker.http)
+                assert value(found, "groups", channel=channel) == 1
+                assert value(found, "group_members", channel=channel) == 1
+                assert value(found, "group_leased_batches", channel=channel) == 1
+                assert value(found, "group_oldest_lease_seconds", channel=channel) > 0
+                await batch.nack()
+                batch = await member.__anext__()
+                found = await families(broker.http)
+                while not value(found, "group_delayed_messages", channel=channel):
+                    found = await families(broker.http)
+                assert value(found, "group_redelivered_batches", channel=channel) == 1
+                await batch.ack()
+                found = await families(broker.http)
+                while not value(found, "group_members_waiting", channel=channel):
+                    found = await families(broker.http)
+                assert value(found, "group_oldest_lease_seconds", channel=channel) == 0
