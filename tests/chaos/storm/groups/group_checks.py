@@ -78,7 +78,8 @@ def _not_stored(at: OnVChannel, part: GroupHistory, final: list[Seen]) -> Iterat
 
 
 def _left_out(at: OnVChannel, part: GroupHistory, final: list[Seen]) -> Iterator[Violation]:
-    anew_s = max([it.began_s for it in part.resets if it.told is not Told.REFUSED], default=0.0)
+    # One whose outcome nobody knows may have changed nothing: what was acknowledged before counts.
+    anew_s = max([it.began_s for it in part.resets if it.told is Told.DONE], default=0.0)
     acked = {
         id
         for it in part.acked

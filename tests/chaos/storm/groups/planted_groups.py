@@ -15,7 +15,7 @@ from tests.chaos.storm.history import History
 
 
 def good_groups(history: History, vchannel: str) -> GroupHistory:
-    """One that two members shared; one that began anew, and a lost answer."""
+    """One that two members shared; one that began anew, and lost answers."""
     shared, anew = OnVChannel("shared", vchannel), OnVChannel("anew", vchannel)
     messages = {it.id: it.payload for it in history.final[vchannel]}
     first, *others = messages
@@ -36,7 +36,10 @@ def good_groups(history: History, vchannel: str) -> GroupHistory:
             Acked(anew, "cid", 7.0, 8.0, Told.OPEN, frozenset(messages)),
             Acked(anew, "dan", 9.5, 10.0, Told.DONE, frozenset(rest)),
         ],
-        [Reset(anew, "sought", 4.0, 5.0, Told.DONE)],
+        [
+            Reset(anew, "sought", 4.0, 5.0, Told.DONE),
+            Reset(anew, "sought", 11.0, 12.0, Told.OPEN),
+        ],
         [shared, anew],
     )
 
