@@ -175,6 +175,7 @@ class GroupLeases(Actor[_Message]):
             "waiting": len(self._takers),
             "leases": sum([it.leases for it in view.members]),
             "redelivered": view.redelivered,
+            "expired": self._timely.expired,
             "floor": view.group.floor,
         }
 
