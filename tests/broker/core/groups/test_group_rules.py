@@ -16,6 +16,7 @@ from broker.core.groups.group_rules import (
     no_group,
     reject_refusal,
 )
+from broker.core.groups.schedule_name import SCHEDULE
 from broker.model.failure import StreamingCode
 from broker.model.groups.consumer_group import DeliveryLimit
 
@@ -59,3 +60,7 @@ def test_deliveries_and_causes_have_limits() -> None:
     assert reject_refusal(limit, "x" * CAUSE_LENGTH_MAX) is None
     assert reject_refusal(limit, "x" * (CAUSE_LENGTH_MAX + 1)) is not None
     assert reject_refusal(None, "bad") is not None
+
+
+def test_no_program_can_name_a_group_as_the_schedule_is_named() -> None:
+    assert name_refusal(SCHEDULE) is not None
