@@ -129,7 +129,8 @@ class LeaseBook:
             if returned.due_s <= now_s:
                 del self._returned[at]
                 return Portion(next(iter(returned.spans)).after, returned)
-        if self._spans + len(self._leases) >= SPANS_MAX // 2:
+        # What was given back in pieces, to come much later, is in memory as well.
+        if self._spans + len(self._leases) + len(self._returned) >= SPANS_MAX // 2:
             return None
         self.edge = max(self.edge, self.state.floor)
         return Portion(self.edge)
@@ -299,10 +300,13 @@ class LeaseBook:
             self._return(lease.left, now_s, _counted(lease))
         return len(over)
 
-    def next_s(self) -> float | None:
-        """When a lease ends or a delay is over; None: nothing happens by itself."""
-        times = [it.until_s for it in self._leases.values()] + [it.due_s for it in self._returned]
-        return min(times, default=None)
+    def next_s(self, now_s: float) -> float | None:
+        """When a lease ends or a delay is over; None: nothing happens by itself.
+
+        What is due already waits for a member, and not for a time.
+        """
+        due = [it.due_s for it in self._returned if it.due_s > now_s]
+        return min([it.until_s for it in self._leases.values()] + due, default=None)
 
     def members(self, waiting: Iterable[int], now_s: float) -> tuple[MemberView, ...]:
         """Every member; `waiting`: those that wait for messages."""

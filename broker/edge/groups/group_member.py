@@ -9,10 +9,11 @@ from typing import Final
 
 import anyio
 
-from actors import ActorDied, ActorError, AskTimeout, MailboxFull, Ref, StaleTerm
+from actors import ActorError, AskTimeout, MailboxFull, Ref
 from broker.core.groups.group_changes import SPANS_MAX
 from broker.core.naming import belongs_to, is_physical
 from broker.edge.groups.leased_batches import in_parts, leased_reads
+from broker.edge.groups.member_place import FindGroup, MemberPlace
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
@@ -27,10 +28,8 @@ from broker.node.group_messages import (
     ExtendLease,
     GroupJoined,
     GroupMessage,
-    JoinGroup,
     LeasedMessages,
     LeaseMessage,
-    LeaveGroup,
     NackMessages,
     RejectMessages,
     TakeMessages,
@@ -40,9 +39,6 @@ from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
 from schemas.leased import leased_response
 
-JOIN_S: Final = 10.0
-JOIN_TRIES: Final = 20
-JOIN_PAUSE_S: Final = 0.05
 TAKE_S: Final = 45.0
 """A Group answers a member that waits after half of it, at the latest."""
 SETTLE_S: Final = 40.0
@@ -56,8 +52,6 @@ RESPONSE_BYTES: Final = 1 << 20
 """A lease of more bytes, such as a large transaction, is sent in several responses."""
 
 NOTHING: Final = v1.JoinGroupResponse()
-
-FindGroup = Callable[[GroupKey], Awaitable[Ref[GroupMessage]]]
 
 
 async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: EdgeLimits) -> None:
@@ -78,33 +72,13 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     if len(wanted.member) > MEMBER_LENGTH_MAX:
         cause = f"a member's name has {len(wanted.member)} characters; at most {MEMBER_LENGTH_MAX}"
         raise invalid_argument(cause)
-    group, joined = await _joined(find, GroupKey(wanted.vchannel, wanted.group), wanted.member)
-    member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
+    place = MemberPlace(find, GroupKey(wanted.vchannel, wanted.group), wanted.member)
     try:
+        group, joined = await place.join()
+        member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
         await member.run(requests)
     finally:
-        try:
-            group.tell(LeaveGroup(joined.member))
-        except ActorError:
-            pass  # its members ended with it
-
-
-async def _joined(
-    find: FindGroup, key: GroupKey, member: str
-) -> tuple[Ref[GroupMessage], GroupJoined]:
-    for _ in range(JOIN_TRIES):
-        group = await find(key)
-        try:
-            answer = await group.ask(JoinGroup(member), deadline_s=JOIN_S)
-        except (ActorDied, StaleTerm):
-            # It ended because nobody used it, just now.
-            await anyio.sleep(JOIN_PAUSE_S)
-            continue
-        if isinstance(answer, Refusal):
-            raise Refused(answer.code, answer.cause)
-        return group, answer
-    cause = f"group {key.name!r} on {key.vchannel} starts and ends again; retry"
-    raise Refused(StreamingCode.INNER, cause)
+        place.leave()
 
 
 class ServedMember:

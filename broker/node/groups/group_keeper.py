@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 from actors import (
     Actor,
+    ActorDied,
     ActorError,
     ChildSpec,
     Context,
@@ -19,6 +20,7 @@ from actors import (
     Overflow,
     Ref,
     Restart,
+    StaleTerm,
 )
 from broker.core.groups.group_changes import (
     GroupAltered,
@@ -194,18 +196,26 @@ class GroupKeeper(Actor[KeeperMessage]):
             return no_group(key.vchannel, key.name)
         try:
             refusal = await self._find(key).ask(StopGroup(), deadline_s=STOP_S)
-            if refusal is None:
-                await self._context.tree.stop_child(self._path(key))
-        except ActorError:
+        except (NoSuchActor, ActorDied, StaleTerm):
             refusal = None  # it does not run
-        if refusal is None:
-            opened.groups.running.pop(key, None)
-            opened.groups.troubles.pop(key, None)
-            # What it has sent is before the change of the group, so no later copy comes.
-            with contextlib.suppress(ActorError):
-                spec = dead_letters_spec(self._name, self._node, key)
-                await self._context.tree.stop_child(f"{self._above()}/{spec.name}")
-        return refusal
+        except ActorError as error:
+            return _retry(error)  # it is busy, and may have members
+        if refusal is not None:
+            return refusal
+        try:
+            # Also one that has failed, and would start again amid the change.
+            await self._context.tree.stop_child(self._path(key))
+        except NoSuchActor:
+            pass
+        except ActorError as error:
+            return _retry(error)
+        opened.groups.running.pop(key, None)
+        opened.groups.troubles.pop(key, None)
+        # What it has sent is before the change of the group, so no later copy comes.
+        with contextlib.suppress(ActorError):
+            spec = dead_letters_spec(self._name, self._node, key)
+            await self._context.tree.stop_child(f"{self._above()}/{spec.name}")
+        return None
 
     async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:
         if key not in opened.groups.table.groups:
@@ -295,7 +305,7 @@ def _listed(opened: OpenChannel, vchannels: Sequence[str], name: str) -> tuple[G
 
 
 def _retry(error: ActorError) -> Refusal:
-    return Refusal(StreamingCode.INNER, f"the group is starting or ending ({error}); retry")
+    return Refusal(StreamingCode.INNER, f"the group is busy, starting or ending ({error}); retry")
 
 
 def _spec(name: PChannelName, key: GroupKey, node: NodeRuntime) -> ChildSpec:

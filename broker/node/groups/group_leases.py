@@ -384,7 +384,7 @@ class GroupLeases(Actor[_Message]):
             self._context.stop()
             return
         idle = None if self._book.has_members else self._busy_s + IDLE_S
-        ends = (self._takers.next_s(), self._book.next_s(), idle)
+        ends = (self._takers.next_s(), self._book.next_s(now_s), idle)
         if wakes := [it for it in ends if it is not None]:
             self._wake_at(min(wakes))
 

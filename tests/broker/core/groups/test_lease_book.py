@@ -268,7 +268,7 @@ def test_deliveries_are_counted_and_members_are_shown() -> None:
     assert book.is_member(ann)
     number = leased(book, ann, 10, 1.0)
     assert book.times_of(number) == 1
-    assert book.next_s() == 1.0 + LEASE_S
+    assert book.next_s(1.0) == 1.0 + LEASE_S
     (view,) = book.members([ann], 4.0)
     assert (view.waiting, view.leases, view.oldest_s) == (True, 1, 3.0)
     assert book.expire(1.0 + LEASE_S) == 1
@@ -278,7 +278,8 @@ def test_deliveries_are_counted_and_members_are_shown() -> None:
     book.leave(ann, 21.0)
     book.leave(ann, 21.0)
     assert not book.has_members
-    assert book.next_s() == 21.0
+    assert book.next_s(20.0) == 21.0
+    assert book.next_s(21.0) is None, "it waits for a member, not for a time"
 
 
 def test_numbers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,6 +308,20 @@ def test_numbers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leased(book, member, 2)
     assert book.give_back(member, first, [span(3, 4)], 0.0) is None
     assert book.portion(0.0) is None, "too many leases"
+
+
+def test_what_is_given_back_one_by_one_for_later_does_not_grow_without_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_book, "SPANS_MAX", 8)
+    book = new_book()
+    member = book.join("m")
+    assert isinstance(member, int)
+    number = leased(book, member, 10)
+    for at in range(4):
+        assert book.give_back(member, number, [span(at, at + 1)], 60.0) is None
+    assert book.portion(0.0) is None
+    assert book.portion(60.0) is not None
 
 
 def test_what_the_log_no_longer_holds_is_let_go_up_to_where_it_was_read() -> None:
