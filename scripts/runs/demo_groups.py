@@ -24,8 +24,8 @@ from served_broker import served_broker
 
 from broker.client import Client, TidemarkError, connect
 from runs.groups_demo.crew import QUICK_S, SLOW_S, Worker, crew_of
-from runs.groups_demo.verdict import DeadLetter, Outcome, Share, problems, table_of
-from runs.groups_demo.worker import CAUSE, DEAD, DELIVERIES_MAX, DONE, FLIGHTS, GROUP, LEASE_S
+from runs.groups_demo.verdict import Outcome, PutAside, Share, problems, table_of
+from runs.groups_demo.worker import DONE, FLIGHTS, GROUP, LEASE_S
 from runs.groups_demo.worker import WORKER as WORKER_PROPERTY
 from runs.master_demo.flights import flights_of_file
 
@@ -33,6 +33,8 @@ WORKERS = (("ann", QUICK_S), ("bob", QUICK_S), ("cid", SLOW_S), ("dan", QUICK_S)
 VICTIM, SLOW = "bob", "cid"
 SHARDS = 4
 BATCH = 1000
+DELIVERIES_MAX = 5
+"""More often than a batch of flights is lost to a lease that ended."""
 POISON = b"This is no flight."
 LOOK_S, TELL_S = 0.2, 5.0
 RUN_S_MAX = 240
@@ -93,8 +95,10 @@ def demonstrate(folder: Path, flights: pa.Table) -> int:
 
 async def _play(server: str, crew: Sequence[Worker], flights: pa.Table, say: Say) -> Outcome:
     async with connect(server) as log:
-        for name in (FLIGHTS, DONE, DEAD):
+        for name in (FLIGHTS, DONE):
             await log.collections.create(name, shards=SHARDS)
+        group = log.group(GROUP)
+        await group.create(FLIGHTS, lease_s=LEASE_S, deliveries_max=DELIVERIES_MAX)
         for each in crew:
             each.start(server)
         say(f"a broker runs, and {len(crew)} workers join the group {GROUP!r}")
@@ -152,8 +156,9 @@ async def _story(log: Client, crew: Sequence[Worker], wanted: int, say: Say) -> 
 
 
 async def _nothing_left(log: Client) -> bool:
+    """Neither flights, nor what is on its way to the dead letters."""
     lag = await log.group(GROUP).lag(FLIGHTS)
-    return not any(it.messages for it in lag.values())
+    return not any(it.messages for it in lag.values()) and bool(await log.group(GROUP).dead())
 
 
 async def _outcome(log: Client, crew: Sequence[Worker], flights: int) -> Outcome:
@@ -162,11 +167,7 @@ async def _outcome(log: Client, crew: Sequence[Worker], flights: int) -> Outcome
     async for batch in log.read_batches(DONE, until="now"):
         processed.update([json.loads(it)["number"] for it in batch.payloads])
         by_worker.update([it[WORKER_PROPERTY] for it in batch.properties])
-    dead = [
-        DeadLetter(payload, f"{tags[CAUSE]}, after {DELIVERIES_MAX} deliveries")
-        async for batch in log.read_batches(DEAD, until="now")
-        for payload, tags in zip(batch.payloads, batch.properties, strict=True)
-    ]
+    dead = [PutAside(it.message.payload, it.cause) for it in await log.group(GROUP).dead()]
     slow = next(it for it in crew if it.name == SLOW)
     slow.fate = "slow: its leases ended, others did its work"
     shares = [Share(it.name, by_worker[it.name], it.lost, it.fate) for it in crew]

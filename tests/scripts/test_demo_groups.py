@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from runs.demo_groups import POISON, demonstrate
-from runs.groups_demo.verdict import DeadLetter, Outcome, Share, problems, table_of
+from runs.groups_demo.verdict import Outcome, PutAside, Share, problems, table_of
 
 
 def made_up(count: int) -> pa.Table:
@@ -36,7 +36,7 @@ def test_every_flight_is_processed_once_whatever_becomes_of_the_workers(
 
 def outcome() -> Outcome:
     """Three flights, each processed once, and the poison."""
-    letter = DeadLetter(POISON, "it is no JSON")
+    letter = PutAside(POISON, "it is no JSON")
     shares = [Share("ann", 3, 0, "worked to the end")]
     return Outcome(3, Counter(range(3)), [letter], POISON, shares)
 

@@ -8,8 +8,8 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """What was put aside, and why."""
+class PutAside:
+    """A message in the dead letters, and why it is there."""
 
     payload: bytes
     cause: str
@@ -31,7 +31,7 @@ class Outcome:
 
     flights: int
     processed: Counter[int]
-    dead: Sequence[DeadLetter]
+    dead: Sequence[PutAside]
     poison: bytes
     shares: Sequence[Share]
 

@@ -9,7 +9,6 @@ effect, or neither. It writes a line for each batch that it lost because its lea
 import json
 import signal
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -20,22 +19,19 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.message import Received
 
 GROUP = "workers"
-FLIGHTS, DONE, DEAD = "flights", "processed", "workers.dead"
+FLIGHTS, DONE = "flights", "processed"
 LEASE_S = 5.0
 PREFETCH_BYTES = 32 * 1024
 """Little more than one batch: what waits in one worker cannot be processed by another."""
-DELIVERIES_MAX = 3
 RETRY_S = 0.2
-WORKER, CAUSE = "worker", "cause"
-"""Properties of what a worker appends."""
+WORKER = "worker"
+"""The property that names who processed a flight."""
 
 
 async def work(server: str, name: str, slow_s: float) -> None:
     """Process flights until the process ends."""
     async with connect(server) as log:
-        member = log.group(GROUP).join(
-            FLIGHTS, lease_s=LEASE_S, member=name, prefetch_bytes=PREFETCH_BYTES
-        )
+        member = log.group(GROUP).join(FLIGHTS, member=name, prefetch_bytes=PREFETCH_BYTES)
         async with member:
             async for batch in member:
                 await anyio.sleep(slow_s)
@@ -49,32 +45,20 @@ async def work(server: str, name: str, slow_s: float) -> None:
 async def _process(log: Client, name: str, batch: LeasedBatch) -> None:
     good: list[Received] = []
     made: list[bytes] = []
-    poison: dict[str, list[Received]] = {}
+    poison: list[Received] = []
     for message in batch.messages:
         try:
             made.append(_made_of(message.payload))
             good.append(message)
-        except (ValueError, LookupError, TypeError) as error:
-            poison.setdefault(f"{type(error).__name__}: {error}", []).append(message)
+        except (ValueError, LookupError, TypeError):
+            poison.append(message)
     if good:
         async with log.staged(keepalive_s=LEASE_S) as out:
             await out.append_batch(DONE, made, properties={WORKER: name})
             await out.ack(batch, good)
-    for cause, messages in poison.items():
-        await _give_up(log, batch, messages, cause)
-
-
-async def _give_up(
-    log: Client, batch: LeasedBatch, messages: Sequence[Received], cause: str
-) -> None:
-    """Try again a little later; after the last delivery, put them aside."""
-    if batch.deliveries < DELIVERIES_MAX:
-        await batch.nack(messages, delay_s=RETRY_S)
-        return
-    async with log.staged(keepalive_s=LEASE_S) as out:
-        payloads = [it.payload for it in messages]
-        await out.append_batch(DEAD, payloads, properties={CAUSE: cause})
-        await out.ack(batch, messages)
+    if poison:
+        # Perhaps another worker can; after the last delivery they are dead letters.
+        await batch.nack(poison, delay_s=RETRY_S)
 
 
 def _made_of(payload: bytes) -> bytes:
