@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,16 +20,23 @@ from broker.backup.backup_failed import BackupFailed
 
 PREFIX: Final = ".backup-"
 MARK: Final = ".first"
-SUFFIXES: Final = (".log", ".index")
+SEGMENT: Final = ".log"
+SUFFIXES: Final = (SEGMENT, ".index")
 LISTINGS_MAX: Final = 100
 """A file may vanish between the listing and its link; each new listing follows a truncation."""
+
+
+def names_in(folder: Path) -> list[str]:
+    """The files of a log."""
+    return [it.name for it in folder.iterdir()]
 
 
 class HeldLog:
     """A folder of links below `log`, until the block ends. Raises BackupFailed."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, listed: Callable[[Path], list[str]] = names_in) -> None:
         self._log = log
+        self._listed = listed
         self.folder = log / f"{PREFIX}{secrets.token_hex(4)}"
         self._lock = -1
 
@@ -58,7 +65,7 @@ class HeldLog:
         """
         for name in pchannels:
             for _ in range(LISTINGS_MAX):
-                if self._link(name, (*SUFFIXES, MARK)):
+                if not self._vanished(name, (*SUFFIXES, MARK)):
                     break
                 # Not whole: a file went away. With it a new mark came, so the links start anew.
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -68,25 +75,38 @@ class HeldLog:
     def link_new(self, pchannels: Iterable[str]) -> None:
         """Link the files that came since; not the marks: the first links still hold everything."""
         for name in pchannels:
-            self._link(name, SUFFIXES)
+            gone = [it for it in self._vanished(name, SUFFIXES) if it.endswith(SEGMENT)]
+            if gone:
+                # What came behind it may be there: without this file the copy would have a hole.
+                cause = f"retention removed {gone[0]}, which was new, while it was copied"
+                raise BackupFailed(f"{self._log / name}: {cause}; keep more, and try again")
 
-    def _link(self, pchannel: str, suffixes: tuple[str, ...]) -> bool:
-        """False when a file vanished before it was linked."""
+    def _vanished(self, pchannel: str, suffixes: tuple[str, ...]) -> list[str]:
+        """Link what has no link yet; the files that went away before that."""
         source, target = self._log / pchannel, self.folder / pchannel
         try:
-            names = [it.name for it in source.iterdir() if it.name.endswith(suffixes)]
+            names = [it for it in self._listed(source) if it.endswith(suffixes)]
         except FileNotFoundError:
-            return True  # no owner has opened this log yet
+            return []  # no owner has opened this log yet
+        gone: list[str] = []
         try:
             target.mkdir(exist_ok=True)
-            for name in names:
-                with suppress(FileExistsError):
-                    os.link(source / name, target / name)
-        except FileNotFoundError:
-            return False
+            linked = {it.name for it in target.iterdir()}
+            # One that has its link may go: the link stays.
+            new = [it for it in names if it not in linked]
+            gone += [it for it in new if not _is_linked(source / it, target / it)]
         except OSError as error:
             raise _cannot_hold(source, error) from error
-        return True
+        return gone
+
+
+def _is_linked(source: Path, target: Path) -> bool:
+    """False when there is no such file any more."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remove_left_behind(log: Path) -> None:
