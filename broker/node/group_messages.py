@@ -210,6 +210,11 @@ class StartSchedules:
     """Start the actors of all schedules that the pchannel has, and those that copy dead letters."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetDropped:
+    """Drop the groups of collections that were dropped."""
+
+
 KeeperMessage = (
     CreateGroup
     | AlterGroup
@@ -219,4 +224,5 @@ KeeperMessage = (
     | OpenGroup
     | OpenSchedule
     | StartSchedules
+    | ForgetDropped
 )

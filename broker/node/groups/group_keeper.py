@@ -46,6 +46,7 @@ from broker.node.group_messages import (
     AlterGroup,
     CreateGroup,
     DropGroup,
+    ForgetDropped,
     GroupMessage,
     KeeperMessage,
     ListGroups,
@@ -67,6 +68,8 @@ GROUP_KEEPER: Final = "group_keeper"
 STOP_S: Final = 5.0
 START_S: Final = 5.0
 RETRY_S: Final = 1.0
+DROPPED_S: Final = 10.0
+"""How often it looks for collections that were dropped."""
 
 
 class GroupKeeper(Actor[KeeperMessage]):
@@ -87,6 +90,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             opened.groups.keeper = context.self
             self._writer = GroupWriter(opened, self._node, context.clock)
             context.after(0.0, StartSchedules())
+            context.after(DROPPED_S, ForgetDropped())
 
     async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
         """One request after the other."""
@@ -118,12 +122,42 @@ class GroupKeeper(Actor[KeeperMessage]):
                 envelope.reply(name_refusal(key.name) or await self._open(opened, key))
             case OpenSchedule(vchannel):
                 envelope.reply(await self._open_schedule(opened, vchannel))
+            case _ as timer:
+                await self._take_care(opened, timer)
+
+    async def _take_care(self, opened: OpenChannel, timer: StartSchedules | ForgetDropped) -> None:
+        match timer:
             case StartSchedules():
                 for key in [it for it in opened.groups.table.groups if it.name == SCHEDULE]:
                     await self._start_schedule(key)
                 await self._start_dead_letters(opened)
+            case ForgetDropped():
+                await self._forget_dropped(opened)
+                self._context.after(DROPPED_S, ForgetDropped())
             case _:
-                assert_never(envelope.message)
+                assert_never(timer)
+
+    async def _forget_dropped(self, opened: OpenChannel) -> None:
+        """End and drop what belongs to dropped collections, members or not: it would hold the log.
+
+        Members are told that there is no such group.
+        """
+        dropped = opened.segments.dropped
+        groups = opened.groups.table.groups if dropped else {}
+        for key in [it for it in groups if it.vchannel in dropped]:
+            with contextlib.suppress(ActorError):
+                await self._context.tree.stop_child(self._path(key))
+            await self._stop_dead_letters(key)
+            opened.groups.running.pop(key, None)
+            opened.groups.troubles.pop(key, None)
+            if await self._writer.write(key.vchannel, GroupDropped(key.name)) is not None:
+                return  # the next look goes on
+
+    async def _stop_dead_letters(self, key: GroupKey) -> None:
+        """What it has sent is stored before any later change of the group: no copy comes then."""
+        with contextlib.suppress(ActorError):
+            spec = dead_letters_spec(self._name, self._node, key)
+            await self._context.tree.stop_child(f"{self._above()}/{spec.name}")
 
     async def _start_dead_letters(self, opened: OpenChannel) -> None:
         """Copy what is dying, whether members come or not."""
@@ -143,6 +177,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             name_refusal(key.name)
             or lease_refusal(create.lease_ms)
             or self._vchannel_refusal(key.vchannel)
+            or _dropped_refusal(opened, key.vchannel)
             or self._limit_refusal(create.limit)
             or _floor_refusal(opened, create.floor)
         )
@@ -211,10 +246,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             return _retry(error)
         opened.groups.running.pop(key, None)
         opened.groups.troubles.pop(key, None)
-        # What it has sent is before the change of the group, so no later copy comes.
-        with contextlib.suppress(ActorError):
-            spec = dead_letters_spec(self._name, self._node, key)
-            await self._context.tree.stop_child(f"{self._above()}/{spec.name}")
+        await self._stop_dead_letters(key)
         return None
 
     async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:
@@ -274,6 +306,13 @@ class GroupKeeper(Actor[KeeperMessage]):
             return None
         cause = f"{vchannel!r} is not a vchannel of {self._name}"
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+
+
+def _dropped_refusal(opened: OpenChannel, vchannel: str) -> Refusal | None:
+    if vchannel not in opened.segments.dropped:
+        return None
+    cause = f"the collection of {vchannel} was dropped; a group needs one that exists"
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
 
 def _too_many(opened: OpenChannel, name: PChannelName) -> Refusal | None:

@@ -395,4 +395,5 @@ class GroupLeases(Actor[_Message]):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_s = at_s
-        self._timer = self._context.after(max(0.001, at_s - now_s), LOOK)
+        # A little later: a clock that comes to `at_s` by rounding down would find nothing to do.
+        self._timer = self._context.after(max(0.0, at_s - now_s) + 0.001, LOOK)

@@ -3,12 +3,17 @@
 import pytest
 
 from broker.core.groups import lease_book
-from broker.core.groups.group_changes import GroupCreated, MessagesDying, MessagesTried
+from broker.core.groups.group_changes import (
+    AckedInTxn,
+    GroupCreated,
+    MessagesDying,
+    MessagesTried,
+)
 from broker.core.groups.group_state import GroupState
 from broker.core.groups.group_table import GroupTable
 from broker.core.groups.lease_book import Lease, LeaseBook
 from broker.model.failure import Refusal
-from broker.model.ids import TimeTick
+from broker.model.ids import TimeTick, TxnId
 from tests.broker.core.groups.made_changes import LIMIT
 from tests.broker.core.groups.test_lease_book import KEY, span
 
@@ -93,3 +98,13 @@ def test_too_many_counts_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(lease_book, "TRIED_MAX", 0)
     book = LeaseBook(new_state(), TimeTick(10))
     assert not leased(book, joined(book), 10).record
+
+
+def test_what_an_open_transaction_holds_is_not_tried_again_by_a_new_book() -> None:
+    table = GroupTable()
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
+    table.apply(KEY.vchannel, MessagesTried("g", (span(2, 4),), 2), TimeTick(30))
+    table.hold(KEY.vchannel, AckedInTxn("g", TxnId(7), (span(1, 5),), 2), TimeTick(31))
+    book = LeaseBook(table.groups[KEY])
+    fresh = leased(book, joined(book), 20)
+    assert list(fresh.left) == [span(0, 1), span(5, 20)]
