@@ -129,8 +129,9 @@ class LeaseBook:
             if returned.due_s <= now_s:
                 del self._returned[at]
                 return Portion(next(iter(returned.spans)).after, returned)
-        # What was given back in pieces, to come much later, is in memory as well.
-        if self._spans + len(self._leases) + len(self._returned) >= SPANS_MAX // 2:
+        # What was given back in pieces to come much later is in memory as well, and what is to die.
+        waiting = len(self._returned) + len(self.exceeded)
+        if self._spans + len(self._leases) + waiting >= SPANS_MAX // 2:
             return None
         self.edge = max(self.edge, self.state.floor)
         return Portion(self.edge)

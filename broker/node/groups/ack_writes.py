@@ -36,6 +36,9 @@ class TakenAck:
 IN_FLIGHT_MAX = 2
 """Records that are being written; what comes meanwhile gathers for the next one."""
 
+RETRY_S = 1.0
+"""What nobody has asked for is tried again after it: a full disk may refuse it for hours."""
+
 
 class AckWrites:
     """For one Group. `settled` is called after each answer, and then `write` has to be."""
@@ -78,7 +81,8 @@ class AckWrites:
     def return_failed(self, book: LeaseBook, now_s: float) -> None:
         """Give back what was not stored, or may not be."""
         for it in self._failed:
-            book.ack_failed(it.ack.member, it.ack.lease, it.spans, now_s, it.times)
+            due_s = now_s if it.envelope is not None else now_s + RETRY_S
+            book.ack_failed(it.ack.member, it.ack.lease, it.spans, due_s, it.times)
         self._failed.clear()
 
     def _write(self, change: GroupChange, together: list[TakenAck]) -> None:

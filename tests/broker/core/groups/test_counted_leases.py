@@ -108,3 +108,19 @@ def test_what_an_open_transaction_holds_is_not_tried_again_by_a_new_book() -> No
     book = LeaseBook(table.groups[KEY])
     fresh = leased(book, joined(book), 20)
     assert list(fresh.left) == [span(0, 1), span(5, 20)]
+
+
+def test_what_is_to_die_and_cannot_yet_keeps_new_messages_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_book, "SPANS_MAX", 6)
+    book = LeaseBook(new_state())
+    member = joined(book)
+    lease = leased(book, member, 10)
+    for at in range(3):
+        book.ack_failed(member, 0, [span(at, at + 1)], 0.0, LIMIT.deliveries_max)
+    assert len(book.exceeded) == 3
+    assert book.extend(member, lease.number, 1.0) is None
+    assert book.portion(0.0) is None
+    book.exceeded.clear()
+    assert book.portion(0.0) is not None
