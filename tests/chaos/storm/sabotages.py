@@ -3,6 +3,7 @@
 The product has no switch for them. What came of each: tests/chaos/README.md.
 """
 
+import asyncio
 import itertools
 import math
 import threading
@@ -20,6 +21,7 @@ from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.messages import PlanBroadcast
 from broker.coordinator.records import encode_number
 from broker.core.cluster.resource_locks import ResourceLocks
+from broker.core.groups.group_changes import MessagesAcked
 from broker.core.groups.lease_book import LeaseBook
 from broker.core.groups.tick_spans import TickSpans
 from broker.core.log import assembler, record_drafts
@@ -35,6 +37,7 @@ from broker.model.master.table_change import AddPartition, TableChange
 from broker.model.message import MessageType
 from broker.model.position import StartFrom, TimeTickGt
 from broker.model.record import Record
+from broker.node.groups.group_writer import GroupWriter
 from broker.node.state.write_lease import WriteLease
 from broker.ports.meta import MetaError
 from broker.wal.segmented.claims import Claim
@@ -261,6 +264,23 @@ def _locks_nothing() -> Sequence[Patch]:
 # ---- groups -------------------------------------------------------------------------------------
 
 
+def _answers_acks_before_they_are_stored() -> Sequence[Patch]:
+    """They are applied and answered at once; a process that dies soon takes them along."""
+    write_then = GroupWriter.write_then
+
+    def answered_first(writer: GroupWriter, vchannel: str, change: Any, answered: Any) -> None:
+        if not isinstance(change, MessagesAcked):
+            write_then(writer, vchannel, change, answered)
+            return
+        opened = writer._opened
+        opened.groups.table.apply(vchannel, change, opened.tail.closed.tick)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(answered, None)
+        loop.call_later(WRITEBACK_S, write_then, writer, vchannel, change, lambda _: None)
+
+    return [(GroupWriter, "write_then", answered_first)]
+
+
 def _keeps_leases_that_are_over() -> Sequence[Patch]:
     """Another member gets the messages, and this one may acknowledge them, too."""
 
@@ -340,6 +360,9 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "locks-nothing": Sabotage("broadcasts wait for nobody", _locks_nothing),
     "validates-unlocked": Sabotage(
         "a definition is checked before its names are held", _validates_unlocked
+    ),
+    "acks-before-sync": Sabotage(
+        "an acknowledgement is answered before it is synced", _answers_acks_before_they_are_stored
     ),
     "late-acks": Sabotage(
         "a member may acknowledge when its lease is over", _keeps_leases_that_are_over

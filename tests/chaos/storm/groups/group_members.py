@@ -1,7 +1,7 @@
 """Members of groups during a storm, and somebody who has a group begin anew, by a seek or a drop.
 
-Members take, acknowledge all or some, give back, extend, come late and vanish. Each
-group begins at the first message of its vchannels.
+Members take, acknowledge all or some, at once or in a transaction that they commit or roll back,
+give back, extend, come late and vanish. Each group begins at the first message of its vchannels.
 """
 
 import random
@@ -12,7 +12,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.client import Client, Received, TidemarkError
-from broker.client.errors import DeadlineExceeded, InvalidArgument, LeaseLost, ResourceAcquired
+from broker.client.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    InvalidTransactionState,
+    LeaseLost,
+    ResourceAcquired,
+    TransactionExpired,
+)
 from broker.client.groups.consumer_group import ConsumerGroup
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
@@ -22,7 +29,7 @@ from tests.chaos.storm.groups.group_history import Acked, OnVChannel, Reset, Tak
 from tests.chaos.storm.readers import seen
 from tests.chaos.storm.recorder import NeverEnded, Recorder
 
-LEASE_S = 2.0
+LEASE_S, KEEPALIVE_S = 2.0, 3.0
 SETTLE_S = RESET_S = 10.0
 PREFETCH_BYTES = 64 * 1024
 MEMBERS = 3
@@ -31,7 +38,10 @@ PAUSE_S = 0.05
 RESET_EVERY_S = 6.0
 LEFT_S = 1.0
 """After so long without messages a group is looked at: it may have nothing left."""
-REFUSED = (DeadlineExceeded, InvalidArgument, LeaseLost, ResourceAcquired)
+REFUSED = (
+    *(DeadlineExceeded, InvalidArgument, LeaseLost, ResourceAcquired),
+    *(InvalidTransactionState, TransactionExpired),
+)
 """What promises that nothing was changed."""
 FAILURES = (TidemarkError, NeverEnded)
 STEADY, RESTARTED = "steady", "restarted"
@@ -116,7 +126,7 @@ class GroupMembers:
             if told is Told.OPEN:  # nobody knows what is left
                 return
             left -= part if told is Told.DONE else set()
-        await self._ack(at, name, batch, None, left)
+        await self._ack(at, name, batch, None, left, in_txn=chosen.choice((None, True, False)))
 
     async def _settle(self, sort: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -131,15 +141,26 @@ class GroupMembers:
         batch: LeasedBatch,
         some: list[Received] | None,
         ids: Collection[int],
+        *,
+        in_txn: bool | None = None,
     ) -> Told:
+        """`in_txn`: in a transaction that is committed, or rolled back; None: in none."""
         began_s, told = anyio.current_time(), Told.OPEN
 
         async def ack() -> None:
-            await batch.ack(some, deadline_s=SETTLE_S)
+            if in_txn is None:
+                await batch.ack(some, deadline_s=SETTLE_S)
+                return
+            txn = self.log.txn(at.vchannel, keepalive_s=KEEPALIVE_S, deadline_s=SETTLE_S)
+            async with txn:
+                await txn.ack(batch, some, deadline_s=SETTLE_S)
+                if not in_txn:
+                    await txn.rollback()
 
+        sort, steps = ("group ack", 1) if in_txn is None else ("group ack in a transaction", 4)
         try:
-            await self.recorder.call("group ack", SETTLE_S, ack)
-            told = Told.DONE
+            await self.recorder.call(sort, steps * SETTLE_S, ack)
+            told = Told.REFUSED if in_txn is False else Told.DONE
         except FAILURES as error:
             told = Told.REFUSED if isinstance(error, REFUSED) else Told.OPEN
         finally:  # also of one that vanishes meanwhile
