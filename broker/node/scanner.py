@@ -186,9 +186,9 @@ class Scanner(Actor[_Message]):
         if waiting.cursor.next_id > tail.next_id:
             return self._beyond_end(waiting.cursor)
         assembler = self._assembler
-        # Not where the last answer ended: a new consumer, or a Pull repeated because its answer was
-        # lost.
-        if assembler is None or assembler.next_id != waiting.cursor.next_id:
+        # Not where the last answer ended: a new consumer, a Pull repeated because its answer was
+        # lost, or a group, which reads at two places.
+        if assembler is None or not assembler.is_at(waiting.cursor):
             prepared = await self._prepared(waiting)
             if isinstance(prepared, Refusal):
                 return prepared
@@ -311,7 +311,10 @@ class Scanner(Actor[_Message]):
         if records is not None:
             return records
         if self._cache and self._cache[0].base_id <= from_id < self._cache[-1].next_id:
-            return self._cache
+            if from_id < self._cache[0].next_id:
+                return self._cache
+            # A group reads at two places: what lies before must not be taken a second time.
+            return [record for record in self._cache if record.next_id > from_id]
         ahead_max = self._node.limits.read_ahead_bytes_max
         read_bytes = min(max(bytes_max, READ_BYTES_MIN), ahead_max)
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from broker.core.log.txn_members import TxnMembers, members_of
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.model.message import PREPARE_TXN, MessageType
+from broker.model.position import ReadPosition
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 
@@ -42,6 +43,13 @@ class Assembler:
         self.seen_tick = TimeTick(0)
         self.seen_id = MessageId(0)
         self._open: dict[TxnId, _Building] = {}
+
+    def is_at(self, cursor: ReadPosition) -> bool:
+        """Whether a reader can go on from the cursor with what this one has seen."""
+        if self.next_id != cursor.next_id or cursor.open_id is None:
+            return False
+        # Another place may have ended here, too, without the transactions from before it.
+        return self.since_id <= cursor.open_id
 
     @property
     def open_count(self) -> int:

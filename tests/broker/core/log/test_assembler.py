@@ -275,3 +275,11 @@ def test_an_assembler_says_what_it_holds() -> None:
     assert assembler.open_id(MessageId(9)) == 1
     assert assembler.absorb(records[3]) == ""
     assert (assembler.open_count, assembler.held_bytes) == (0, 0)
+
+
+def test_an_assembler_serves_a_reader_at_its_place_that_needs_nothing_from_before_it() -> None:
+    assembler = Assembler(MessageId(5))
+    assert assembler.is_at(ReadPosition(MessageId(5), open_id=MessageId(5)))
+    assert not assembler.is_at(ReadPosition(MessageId(5), open_id=MessageId(4)))
+    assert not assembler.is_at(ReadPosition(MessageId(5)))
+    assert not assembler.is_at(ReadPosition(MessageId(6), open_id=MessageId(5)))
