@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker.core.log.carried_types import TYPE_MAX, client_refusal, is_carried, is_later
 from broker.model.failure import StreamingCode
-from broker.model.message import EXCLUSIVE_TYPES, KNOWN_TYPES, PREPARE_TXN, MessageType
+from broker.model.message import EXCLUSIVE_TYPES, KNOWN_TYPES, LOG_STEPS, MessageType
 
 
 def test_the_log_takes_all_it_knows_but_what_it_writes_itself() -> None:
@@ -14,9 +14,11 @@ def test_the_log_takes_all_it_knows_but_what_it_writes_itself() -> None:
 
 
 @example(950)
+@example(1901)
+@example(1902)
 @given(st.integers(1, TYPE_MAX).filter(lambda kind: kind not in KNOWN_TYPES))
 def test_a_later_type_is_refused_only_where_steps_of_transactions_are_numbered(kind: int) -> None:
-    misunderstood = 900 <= kind < 1000 or kind == PREPARE_TXN
+    misunderstood = 900 <= kind < 1000 or kind in LOG_STEPS
     assert is_carried(kind) is is_later(kind) is not misunderstood
     refusal = client_refusal(kind)
     assert (refusal is not None) is misunderstood
