@@ -52,6 +52,10 @@ class UnreadPart:
             self._since, self._since_s = self._tail.listen(self._vchannel, self._group), now_s
         if at.next_id < self._since:
             return False
+        if not self._tail.listens(self._vchannel, self._group):
+            # It was told, and has not read that yet: passing now would pass the message.
+            self._since = None
+            return False
         if now_s - self._since_s < PASS_S:
             return True
         self._since, self._since_s = self._tail.next_id, now_s

@@ -124,6 +124,10 @@ class Tail:
         self._listening.setdefault(vchannel, {})[listener] = None
         return self.next_id
 
+    def listens(self, vchannel: str, listener: Ref[MessagesCame]) -> bool:
+        """Whether the listener was told nothing since it began to listen."""
+        return listener in self._listening.get(vchannel, ())
+
     def listen_no_more(self, vchannel: str, listener: Ref[MessagesCame]) -> None:
         """Undo `listen`; no-op when it was told."""
         listeners = self._listening.get(vchannel, {})
