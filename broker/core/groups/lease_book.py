@@ -131,9 +131,12 @@ class LeaseBook:
                 return Portion(next(iter(returned.spans)).after, returned)
         # What was given back in pieces to come much later is in memory as well, and what is to die.
         waiting = len(self._returned) + len(self.exceeded)
-        if self._spans + len(self._leases) + waiting >= SPANS_MAX // 2:
-            return None
         self.edge = max(self.edge, self.state.floor)
+        # Below the newest range a lease makes ranges fewer when it is acknowledged whole. A new
+        # life that begins with many of them would stand still otherwise.
+        spans = self._spans if self.edge >= self.state.acked.end else 0
+        if spans + len(self._leases) + waiting >= SPANS_MAX // 2:
+            return None
         return Portion(self.edge)
 
     def wanted(self, portion: Portion, reached: TimeTick) -> TickSpans:

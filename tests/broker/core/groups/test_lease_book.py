@@ -310,6 +310,24 @@ def test_numbers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert book.portion(0.0) is None, "too many leases"
 
 
+def test_a_new_life_with_many_ranges_leases_what_lies_between_them_and_nothing_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_book, "SPANS_MAX", 4)
+    state = new_book().state
+    state.acknowledge([span(at, at + 1) for at in (2, 4, 6)])
+    book = LeaseBook(state)
+    member = book.join("m")
+    assert isinstance(member, int)
+    first = leased(book, member, 7)
+    assert book.portion(0.0) is None, "half of the ranges are kept for what is leased already"
+    taken = book.take_acked(member, first, ())
+    assert not isinstance(taken, Refusal)
+    state.acknowledge(taken)
+    assert state.floor == 7
+    assert book.portion(0.0) is not None
+
+
 def test_what_is_given_back_one_by_one_for_later_does_not_grow_without_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
