@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.coordinator.broadcast.broadcast_records import INCARNATION_KEY as BROADCAST_ID_KEY
+from broker.coordinator.catalog.collection_records import ADOPTED_KEY
 from broker.coordinator.leases.leadership import LEADER_KEY
 from broker.coordinator.records import (
     CLUSTER_KEY,
@@ -79,7 +80,7 @@ def changes_for(entries: Mapping[str, bytes], point: RestorePoint) -> MetadataCh
         if change is not None:
             puts[key] = change(key, value, point)
     # Nodes and leases of the old cluster: nobody of this one has granted or may wait for any.
-    gone = tuple(key for key in entries if key == LEASE_KEY or key.startswith(NODE_PREFIX))
+    gone = tuple(key for key in entries if key in _FORGOTTEN or key.startswith(NODE_PREFIX))
     return MetadataChanges(puts, gone)
 
 
@@ -96,6 +97,8 @@ def _renamed(key: str, value: bytes, point: RestorePoint) -> bytes:
     return encode_cluster(replace(decode_cluster(key, value), identity=point.identity))
 
 
+_FORGOTTEN: Final = (LEASE_KEY, ADOPTED_KEY)
+"""The second: the log may end before a collection was announced, so the master looks again."""
 _CHANGES: Final[Mapping[str, Callable[[str, bytes, RestorePoint], bytes]]] = {CLUSTER_KEY: _renamed}
 
 

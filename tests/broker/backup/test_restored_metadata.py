@@ -6,6 +6,7 @@ import anyio
 
 from broker.backup.restored_metadata import COUNTERS, RestorePoint, changes_for
 from broker.client import connect
+from broker.coordinator.catalog.collection_records import ADOPTED_KEY
 from broker.coordinator.records import (
     CLUSTER_KEY,
     LEASE_KEY,
@@ -47,7 +48,10 @@ KEPT = (
     "consumption/",
 )
 """Each agrees with the log up to the tick; broker/backup/README.md says why."""
-CHANGED = ("cluster", "counter/", "ids/bound", "leader", "tso/", "pchannel/", "node/", "lease")
+CHANGED = (
+    *("cluster", "counter/", "ids/bound", "leader", "tso/", "pchannel/", "node/", "lease"),
+    "collections-adopted",
+)
 
 
 def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
@@ -58,6 +62,7 @@ def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
         CLUSTER_KEY: encode_cluster(Cluster((NAME,), NAME, "old")),
         TICK_BOUND_KEY: encode_number(5000),
         LEASE_KEY: encode_number(5),
+        ADOPTED_KEY: b"whatever it says",
         COUNTERS[0]: encode_number(41),
         ID_BOUND_KEY: encode_number(50_000_000),
         node_key(NodeId(2)): b"whatever it says",
@@ -65,7 +70,7 @@ def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
         "cursor/mine": b"kept",
     }
     changes = changes_for(entries, POINT)
-    assert set(changes.deletes) == {LEASE_KEY, node_key(NodeId(2))}
+    assert set(changes.deletes) == {LEASE_KEY, ADOPTED_KEY, node_key(NodeId(2))}
     restored = decode_pchannel("", changes.puts[pchannel_key(NAME)])
     assert (restored.state, restored.node, restored.histories) == (
         PChannelState.UNAVAILABLE,

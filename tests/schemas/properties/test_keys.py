@@ -38,6 +38,9 @@ NUMBERS: tuple[tuple[Property[int], int], ...] = (
     (keys.BARRIER_TICK, 2**64 - 1),
     (keys.WAL_TERM, 2**63 - 1),
     (keys.LAST_CONFIRMED, 2**63 - 1),
+    (keys.DELIVER_AT, 2**63 - 1),
+    (keys.DELIVER_TTL, 2**63 - 1),
+    (keys.DELIVER_ID, 2**63 - 1),
 )
 
 
@@ -120,6 +123,6 @@ OURS = {"tidemark.batch", "tidemark.key", "tidemark.schema", "tidemark.stage", "
 
 def test_no_two_properties_share_a_key() -> None:
     found = [p.key for p in vars(keys).values() if isinstance(p, Property | Flag)]
-    assert len(found) == len(set(found)) == 24
+    assert len(found) == len(set(found)) == 27
     reserved = [key for key in found if key.startswith(keys.RESERVED_PREFIX)]
     assert set(found) - set(reserved) == OURS
