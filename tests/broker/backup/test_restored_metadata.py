@@ -48,10 +48,7 @@ KEPT = (
     "consumption/",
 )
 """Each agrees with the log up to the tick; broker/backup/README.md says why."""
-CHANGED = (
-    *("cluster", "counter/", "ids/bound", "leader", "tso/", "pchannel/", "node/", "lease"),
-    "collections-adopted",
-)
+CHANGED = ("cluster", "counter/", "ids/bound", "leader", "tso/", "pchannel/", "node/", "lease")
 
 
 def test_owners_and_leases_are_forgotten_and_every_number_jumps() -> None:
@@ -109,7 +106,9 @@ async def test_every_record_that_a_broker_writes_is_kept_or_changed_on_purpose(
             with anyio.fail_after(60):
                 await until(saved)
         keys = _keys(tmp_path / "data")
-    assert [it for it in keys if not it.startswith((*KEPT, *CHANGED))] == []
+    # The master writes the last one when it has looked at all collections: perhaps by now.
+    known = (*KEPT, *CHANGED, ADOPTED_KEY)
+    assert [it for it in keys if not it.startswith(known)] == []
     unseen = [it for it in (*KEPT, *CHANGED) if not any(key.startswith(it) for key in keys)]
     assert unseen == [], "a prefix that no broker writes any more"
 
