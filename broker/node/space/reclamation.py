@@ -1,0 +1,172 @@
+"""Gives back the space of what was dropped and purged, one segment of one pchannel at a time.
+
+A pass over a pchannel begins when the number of drops or purges has grown, and after a start if
+there were any. It looks at every segment that was begun before it: what it holds of each vchannel,
+what of that is dead and not held, and whether it is worth rewriting. Then nothing is read until the
+next drop or purge. A segment waits until it is sealed (an active one that is worth it is sealed for
+that) and until the snapshot lies behind it, because a restart replays what follows the snapshot.
+
+A pass always ends before the next one begins, and pchannels take turns, so that drops that keep
+coming hold up nothing.
+
+Why an actor of its own, and one segment a turn: rewriting takes seconds, and must stop at once when
+the node does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import structlog
+
+from actors import Actor, ActorError, Context, Envelope, Request, Timer
+from broker.model.channel import AccessMode
+from broker.model.failure import Refused
+from broker.model.ids import PChannelName
+from broker.model.retention.policy import SealedSegment
+from broker.node.appender_messages import SealLog
+from broker.node.space.given_back import ANSWER_S
+from broker.node.space.space_pass import SpacePass, SpaceVersion
+from broker.node.state.node_runtime import NodeRuntime
+from broker.node.state.open_channels import OpenChannel
+from broker.ports.wal import LogClosed, WalError
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimSpace(Request[None]):
+    """A timer: go on where the passes stand, or look for drops. Answered after one segment."""
+
+
+class Reclamation(Actor[ReclaimSpace]):
+    """See the module."""
+
+    _context: Context[ReclaimSpace]
+
+    def __init__(self, node: NodeRuntime) -> None:
+        self._node = node
+        self._passes: dict[PChannelName, SpacePass] = {}
+        self._last: PChannelName | None = None
+        self._given_back = self._rewritten = self._failures = 0
+        self._error = ""
+        self._beat: Timer | None = None
+        self._period_s = 0.0
+
+    async def started(self, context: Context[ReclaimSpace]) -> None:
+        """Look every `retention_period_s`."""
+        self._context = context
+        self._set_beat()
+        self._node.live.listen("reclamation", lambda: context.self.tell(ReclaimSpace()))
+
+    async def receive(self, batch: Sequence[Envelope[ReclaimSpace]]) -> None:
+        """Deal with one segment; come again at once if there may be more."""
+        self._set_beat()
+        try:
+            if await self._step():
+                self._context.after(0.0, ReclaimSpace())
+        except (Refused, TimeoutError) as error:
+            self._failed(f"what is needed is not known: {str(error) or 'no answer'}")
+        for envelope in batch:
+            envelope.reply(None)
+
+    def statistics(self) -> Mapping[str, int | float | str]:
+        """What was given back since the start, what is left to do, and why it does not go on."""
+        passes = self._passes.values()
+        return {
+            "given_back_bytes": self._given_back,
+            "rewritten_segments": self._rewritten,
+            "failures": self._failures,
+            "pchannels_left": sum([not it.looked_at_all for it in passes]),
+            "held_segments": sum([len(it.held) for it in passes]),
+            **({"error": self._error} if self._error else {}),
+        }
+
+    def _set_beat(self) -> None:
+        period_s = self._node.limits.retention_period_s
+        if period_s != self._period_s:
+            if self._beat is not None:
+                self._beat.cancel()
+            self._period_s = period_s
+            self._beat = self._context.on_beat(period_s, ReclaimSpace())
+
+    async def _step(self) -> bool:
+        """Whether a segment was dealt with, so that the next one may follow. Raises Refused."""
+        with anyio.fail_after(ANSWER_S):
+            drops = (await self._node.catalog.version()).drops
+        channels = {it.channel.name: it for it in self._node.open_channels.all() if _gives(it)}
+        self._passes = {
+            name: it
+            for name, it in self._passes.items()
+            # One that is opened again is another log.
+            if name in channels and channels[name] is it.channel
+        }
+        for name in self._in_turn(channels):
+            at = self._pass_of(channels[name], SpaceVersion(drops, channels[name].purges.version))
+            if at is not None and await self._go_on(at):
+                self._last = name
+                return True
+        return False
+
+    def _in_turn(self, channels: Mapping[PChannelName, OpenChannel]) -> list[PChannelName]:
+        """All of them, first those behind the one that was served last."""
+        names, last = sorted(channels), self._last or ""
+        return [*(it for it in names if it > last), *(it for it in names if it <= last)]
+
+    def _pass_of(self, channel: OpenChannel, version: SpaceVersion) -> SpacePass | None:
+        """The pass to go on with; None where nothing was ever dropped or purged."""
+        name = channel.channel.name
+        at = self._passes.get(name)
+        if at is None and not version.drops and not channel.purges.purges:
+            return None
+        if at is None or (at.looked_at_all and at.version != version):
+            until_id = channel.log.bounds().next_id
+            at = self._passes[name] = SpacePass(channel, self._node, version, until_id)
+        return at
+
+    async def _go_on(self, at: SpacePass) -> bool:
+        name = at.channel.channel.name
+        try:
+            segment = at.next_segment()
+            if segment is not None:
+                await self._reclaim(at, segment)
+                return True
+            if not at.looked_at_all:
+                # What is sealed here is one of those that are left in the next round.
+                at.looked_at_all = not at.waits and not await self._seals(at)
+            for held in at.held_segments():
+                await self._reclaim(at, held)
+        except LogClosed:
+            pass  # its next owner begins anew
+        except WalError as error:
+            self._failed(f"{name}: {error}")
+        return False
+
+    async def _reclaim(self, at: SpacePass, segment: SealedSegment) -> None:
+        given = await at.reclaim(segment, self._context.clock.wall_ms())
+        self._error = ""
+        if given:
+            self._given_back += given
+            self._rewritten += 1
+            name = at.channel.channel.name
+            log.info("space given back", pchannel=name, bytes=given, below_id=segment.next_id)
+
+    async def _seals(self, at: SpacePass) -> bool:
+        if not await at.is_worth_sealing():
+            return False
+        try:
+            at.channel.appender.tell(SealLog())
+        except ActorError:
+            pass  # full or dying: the next round comes soon
+        return True
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        if why != self._error:
+            log.warning("no space can be given back now", error=why)
+        self._error = why
+
+
+def _gives(channel: OpenChannel) -> bool:
+    writes = channel.channel.access is AccessMode.READ_WRITE
+    return writes and channel.snapshot.checkpoint is not None
