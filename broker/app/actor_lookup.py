@@ -17,7 +17,6 @@ CUT_LOCK = f"{ROOT}/coordinator/cut_lock"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
-PURGING = f"{ROOT}/node/purging"
 MEMBERSHIP = f"{ROOT}/membership"
 CHANNEL_REPORTS = f"{ROOT}/channel_reports"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
@@ -40,7 +39,6 @@ class ActorLookup:
         self.system: System | None = None
         self.proxies = Proxies(
             directory=self.proxy(DIRECTORY),
-            purging=self.proxy(PURGING),
             assigner=self.proxy(ASSIGNER),
             catalog=self.proxy(CATALOG),
             soft_barrier=self.proxy(SOFT_BARRIER),

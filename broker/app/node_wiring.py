@@ -4,7 +4,6 @@ from actors import ActorError
 from broker.app.actor_lookup import ActorLookup
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.stored_terms import StoredTerms
-from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId
 from broker.node.directory_messages import Drain
@@ -28,7 +27,6 @@ def node_ports(
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),
         memory=ProcessMemory(),
-        catalog=StoredRowSchemas(store),
     )
 
 

@@ -17,11 +17,10 @@ from broker.model.ids import MessageId, TimeTick
 from broker.ports.files import ReadableFile
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.inspect import UntouchedFiles
-from broker.wal.segmented.gap_format import Gap
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.scan import entries_in, records_in, refuse
+from broker.wal.segmented.scan import records_in, refuse
 from broker.wal.segmented.segment import HEADER_BYTES, LogSegment
 from broker.wal.segmented.settings import DEFAULTS
 
@@ -143,9 +142,7 @@ def _end_in(
 
 
 def _places(file: ReadableFile, path: str, segment: LogSegment) -> Iterator[RecordPlace]:
-    for entry in entries_in(file, path, segment, refuse):
-        it = entry if isinstance(entry, Gap) else entry.record
-        behind = CutEnd(entry.end, it.next_id, it.last_tick, it.term)
-        # Of a gap nothing is left to split: one across the tick lies behind the cut.
-        base_tick = it.last_tick if isinstance(it, Gap) else it.base_tick
-        yield RecordPlace(base_tick, behind)
+    for stored in records_in(file, path, segment, refuse):
+        it = stored.record
+        behind = CutEnd(stored.end, it.next_id, it.last_tick, it.term)
+        yield RecordPlace(it.base_tick, behind)

@@ -29,7 +29,6 @@ from broker.client.cluster.cursor import NamedCursors
 from broker.client.cluster.cuts import Cuts
 from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
-from broker.client.cluster.space_calls import Purges
 from broker.client.durability import Durability, level_of
 from broker.client.groups.consumer_group import ConsumerGroup, GroupParts, Groups
 from broker.client.groups.dead_letters import LetterParts
@@ -114,13 +113,14 @@ class Client:
         self.cut, self.cut_cluster = cuts.cut, cuts.cut_cluster
         measuring = Measuring(owners, self._targets, deadline_s=call_s)
         self.measure = measuring.measure
-        self.purge = Purges(owners, self.collections, deadline_s=call_s).purge
         dead = LetterParts(self.collections, self.admin.channels, self.append_messages, readers)
         calls = GroupCalls(owners, call_s), self._targets, self.offsets, measuring, dead
         self._group_parts = GroupParts(network, tasks, *calls)
         self.groups = Groups(self._group_parts)
-        self.barrier, self.cursor = self.barriers.named, self.cursors.named
-        self.commit_batch, self.abort_batch = self.commits.commit, self.commits.abort
+        self.barrier = self.barriers.named
+        self.cursor = self.cursors.named
+        self.commit_batch = self.commits.commit
+        self.abort_batch = self.commits.abort
 
     async def append(  # noqa: PLR0913 - each is an option of the program, by its name
         self,

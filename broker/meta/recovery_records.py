@@ -25,7 +25,6 @@ from broker.model.ids import (
 )
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
-from broker.model.retention.purge import Purge
 from broker.model.snapshot import (
     FinishedTxn,
     SchemaStart,
@@ -107,10 +106,6 @@ class SnapshotKeys:
 
     def group(self, key: GroupKey) -> str:
         return f"{self.groups}{key.vchannel}/{key.name}"
-
-    @property
-    def purges(self) -> str:
-        return f"{self.prefix}purge/"
 
 
 def encode_head(head: Head) -> bytes:
@@ -349,34 +344,6 @@ def decode_group(value: bytes) -> GroupSnapshot:
                 DyingSpans(read_spans(spans), cause, times, TimeTick(since))
                 for spans, cause, times, since in fields.get("dying", ())
             ),
-        )
-
-    return _decode(value, parse)
-
-
-def encode_stored_purge(purge: Purge) -> bytes:
-    """The record of how far one vchannel is purged."""
-    return _encode(
-        {
-            "vchannel": purge.vchannel,
-            "upto": purge.upto,
-            "next_id": purge.next_id,
-            "whole_id": purge.whole_id,
-            "tick": purge.tick,
-        }
-    )
-
-
-def decode_stored_purge(value: bytes) -> Purge:
-    """The purge; raises Unreadable."""
-
-    def parse(fields: dict[str, Any]) -> Purge:
-        return Purge(
-            vchannel=fields["vchannel"],
-            upto=TimeTick(fields["upto"]),
-            next_id=MessageId(fields["next_id"]),
-            whole_id=MessageId(fields["whole_id"]),
-            tick=TimeTick(fields["tick"]),
         )
 
     return _decode(value, parse)

@@ -21,14 +21,12 @@ from broker.meta.recovery_records import (
     decode_head,
     decode_producers,
     decode_segment,
-    decode_stored_purge,
     decode_vchannel,
     encode_finished,
     encode_group,
     encode_head,
     encode_producers,
     encode_segment,
-    encode_stored_purge,
     encode_vchannel,
 )
 from broker.model.ids import PChannelName, Term, TimeTick
@@ -166,7 +164,6 @@ class _Found:
         vchannels = self._read(values, keys.vchannels, decode_vchannel)
         segments = self._read(values, keys.segments, decode_segment)
         groups = self._read(values, keys.groups, decode_group)
-        purges = self._read(values, keys.purges, decode_stored_purge)
         self.snapshot = Snapshot(
             # With a part missing only a replay of the whole log gives a complete state.
             checkpoint=None if self.damage else head.checkpoint,
@@ -177,7 +174,6 @@ class _Found:
             producers=producers[0][0],
             producers_tick=producers[0][1],
             groups=tuple(groups),
-            purges=tuple(purges),
         )
 
     def _read(
@@ -208,7 +204,6 @@ def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
     puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
     puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
     puts |= {keys.group(each.key): encode_group(each) for each in change.groups}
-    puts |= {keys.purges + it.vchannel: encode_stored_purge(it) for it in change.purges}
     if change.finished is not None:
         puts[keys.finished] = encode_finished(change.finished, change.checkpoint.tick)
     if change.producers is not None:
@@ -219,5 +214,4 @@ def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
 def _deletes(keys: SnapshotKeys, change: SnapshotChange) -> list[str]:
     vchannels = [keys.vchannels + name for name in change.gone_vchannels]
     groups = [keys.group(each) for each in change.gone_groups]
-    purges = [keys.purges + name for name in change.gone_purges]
-    return vchannels + groups + purges + [f"{keys.segments}{id}" for id in change.gone_segments]
+    return vchannels + groups + [f"{keys.segments}{id}" for id in change.gone_segments]

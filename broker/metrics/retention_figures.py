@@ -37,16 +37,6 @@ def _unasked(view: View) -> Iterator[Sample]:
         yield (), float(extra["unasked_bytes"])
 
 
-def _given_back(view: View) -> Iterator[Sample]:
-    for _, extra in view.extras("reclamation"):
-        yield (), float(extra["given_back_bytes"])
-
-
-def _to_reclaim(view: View) -> Iterator[Sample]:
-    for _, extra in view.extras("reclamation"):
-        yield (), float(extra["pchannels_left"])
-
-
 RETENTION_METRICS: Final = (
     Metric(
         "retention_held_bytes", "gauge",
@@ -65,15 +55,5 @@ RETENTION_METRICS: Final = (
         "Bytes removed without knowing who holds them, since the coordinator did not answer and"
         " the log had reached its bound.",
         (), _unasked,
-    ),
-    Metric(
-        "space_given_back_bytes_total", "counter",
-        "Bytes of what was dropped and purged, given back to the disk since this process started.",
-        (), _given_back,
-    ),
-    Metric(
-        "space_channels_to_reclaim", "gauge",
-        "Pchannels that may still hold records of what was dropped or purged.",
-        (), _to_reclaim,
     ),
 )  # fmt: skip

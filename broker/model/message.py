@@ -86,13 +86,7 @@ RELEASED: Final = 1902
 As GROUP_CHANGE it is not delivered to other readers, and clients cannot append it.
 """
 
-PURGE: Final = 1903
-"""The kind of a record that purges a vchannel up to a tick; see `broker/core/space/purges.py`.
-
-It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
-"""
-
-LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE, RELEASED, PURGE})
+LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE, RELEASED})
 """Steps that only parts of this broker append."""
 
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)

@@ -73,11 +73,6 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class SealLog:
-    """Start a new segment of the log, so that the active one can give space back."""
-
-
-@dataclass(frozen=True, slots=True)
 class ShowTxns(Request[tuple[TxnView, ...]]):
     """Every open transaction, oldest first."""
 
@@ -103,5 +98,4 @@ class ResumeTxns:
 
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns
 SealRequest = SealOverdue | SealSegments | ObeySegmentOrders
-LogUpkeep = Truncate | SealLog
-AppenderMessage = AppendBatch | CloseTick | SealRequest | LogUpkeep | TxnRequest
+AppenderMessage = AppendBatch | CloseTick | SealRequest | Truncate | TxnRequest

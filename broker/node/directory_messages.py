@@ -38,10 +38,6 @@ class ChannelView(Protocol):
         """
         ...
 
-    def purged(self) -> Mapping[str, TimeTick]:
-        """Up to which tick messages of some vchannels are purged; no I/O."""
-        ...
-
     def has_collection(self, vchannel: str) -> bool:
         """Whether a message of the log created a collection on the vchannel; it may be dropped."""
         ...

@@ -15,12 +15,11 @@ from typing import assert_never
 from actors import Actor, Context, Envelope
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_up, deliver
-from broker.model.failure import Refusal, Refused, StreamingCode
-from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
 from broker.model.position import ReadPosition
 from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
-from broker.node.space.given_back import ReadablePart, gone_to
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import HoldingReader, OpenChannel
 from broker.node.state.wal_refusals import refusal_of
@@ -64,7 +63,6 @@ class Scanner(Actor[_Message]):
 
     _context: Context[_Message]
     _channel: OpenChannel
-    _readable: ReadablePart
 
     def __init__(
         self,
@@ -97,7 +95,6 @@ class Scanner(Actor[_Message]):
             context.stop()
             return
         self._context, self._channel = context, channel
-        self._readable = ReadablePart(self._selection, channel.purges)
         self._readers = channel.readers
         self._readers.add(self)
         self._pulled_s = context.clock.monotonic_s()
@@ -112,18 +109,6 @@ class Scanner(Actor[_Message]):
         """See HoldingReader."""
         among = sorted(self._selection.among or ())
         return self._selection.vchannel or " ".join(among[:SHOWN_MAX]) or "every vchannel"
-
-    @property
-    def vchannels(self) -> frozenset[str]:
-        """See HoldingReader."""
-        chosen = self._selection
-        return frozenset({chosen.vchannel}) if chosen.vchannel else chosen.among or frozenset()
-
-    @property
-    def read_to(self) -> TimeTick:
-        """See HoldingReader."""
-        given = TimeTick(0) if self._given is None else self._given.tick
-        return max(given, self._selection.floor)
 
     @property
     def needed_from(self) -> MessageId | None:
@@ -200,9 +185,6 @@ class Scanner(Actor[_Message]):
         tail = self._channel.tail
         if waiting.cursor.next_id > tail.next_id:
             return self._beyond_end(waiting.cursor)
-        purged = self._readable.refusal(waiting.cursor)
-        if purged is not None:
-            return purged
         assembler = self._assembler
         # Not where the last answer ended: a new consumer, a Pull repeated because its answer was
         # lost, or a group, which reads at two places.
@@ -224,39 +206,18 @@ class Scanner(Actor[_Message]):
             records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
             if isinstance(records, Refusal):
                 return records
-            picked = deliver(
-                records, waiting.cursor, self._readable.selection, waiting.bytes_max, assembler
-            )
+            picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max, assembler)
             waiting.cursor = picked.cursor
             # Good messages before the contradiction are delivered first; the next Pull meets it
             # again.
             if picked.broken and not picked.items:
-                refusal = await self._unless_given_back(picked, assembler)
-                if refusal is not None:
-                    return refusal
-                continue
+                return self._inconsistent(picked)
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
             self._keep(records, picked.cursor.next_id)
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
         return Delivery((), None, waiting.cursor)
-
-    async def _unless_given_back(
-        self, picked: DeliveryResult, assembler: Assembler
-    ) -> Refusal | None:
-        """None for a transaction that was dropped or purged in part: it is passed over."""
-        record = picked.incomplete
-        if record is not None:
-            try:
-                purges, catalog = self._channel.purges, self._node.catalog
-                given_back = await gone_to(record.vchannel, purges, catalog)
-            except Refused as error:
-                return error.refusal
-            assembler.given_back[record.vchannel] = given_back
-            if record.base_tick <= given_back:
-                return None
-        return self._inconsistent(picked)
 
     def _held_back(self) -> bool:
         """Whether a pause applies: only before the first read, as in Milvus."""
@@ -285,8 +246,6 @@ class Scanner(Actor[_Message]):
             if isinstance(records, Refusal):
                 return records
             catch_up(records, waiting.cursor, assembler)
-            if not records:  # a restored log may end where space was given back
-                assembler.next_id = waiting.cursor.next_id
         # Bodies are absorbed by whole records, so this may lie past the cursor.
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
@@ -302,7 +261,7 @@ class Scanner(Actor[_Message]):
             records = await self._records(next_id, 1)
             if isinstance(records, Refusal):
                 return records
-            confirmed_id = records[0].last_confirmed_id if records else next_id
+            confirmed_id = records[0].last_confirmed_id
         bounds = self._channel.log.bounds()
         # The tail may still hold what retention removed, and retention may have run since the read
         # above: without this check the replay would begin behind the cursor and skip the rest.
@@ -362,10 +321,9 @@ class Scanner(Actor[_Message]):
             found = await self._channel.log.read(from_id, read_bytes)
         except WalError as error:
             return refusal_of(error)
+        # Not empty: every caller asks below the tail's end, where all is durable.
         end = self._channel.tail.next_id  # the log may hold a group that is not yet published
-        if found and found[-1].next_id <= end:
-            return found
-        return [r for r in found if r.next_id <= end]
+        return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
 
     def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
         """Cache records read from the log beyond the credit, unless the tail holds them."""

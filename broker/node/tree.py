@@ -5,8 +5,6 @@ node (one_for_one)
 ├─ directory                   beside the channels: its death closes none of them
 ├─ time_tick                   asks the Appenders for a tick every 200 ms
 ├─ truncation                  removes what retention allows and nobody holds
-├─ reclamation                 gives back the space of what was dropped and purged
-├─ purging                     purges vchannels
 └─ memory_watch                seals segments of collections while memory is short
 """
 
@@ -15,8 +13,6 @@ from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
 from broker.node.memory_watch import MemoryWatch
-from broker.node.space.purging import Purging
-from broker.node.space.reclamation import Reclamation
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.truncation import Truncation
 
@@ -43,16 +39,6 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
                 name="truncation",
                 build=lambda: Truncation(node),
                 mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="reclamation",
-                build=lambda: Reclamation(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="purging",
-                build=lambda: Purging(node),
-                mailbox=MailboxSpec(bound=64, overflow=Overflow.FAIL, batch_max=1),
             ),
             ChildSpec(
                 name="memory_watch",

@@ -17,7 +17,7 @@ import anyio
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope, Request, Timer
-from broker.core.space.removal import expired, removal
+from broker.core.log.removal import expired, removal
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -275,24 +275,12 @@ def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
         view = channel.transactions.views()[0]
         name = f"staged {view.stage}" if view.stage is not None else str(view.context.id)
         holds.append(Hold(HolderKind.TRANSACTION, name, from_id=oldest))
-    if not bytes_max:
-        return holds
-    return [*holds, *reader_holds(channel, bytes_max), *group_holds(channel, bytes_max)]
-
-
-def reader_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
-    """What open readers were not given yet."""
-    return [
-        Hold(
-            HolderKind.READER,
-            f"of {reader.reads}",
-            from_id=needed,
-            bytes_max=bytes_max,
-            vchannels=reader.vchannels,
-        )
-        for reader in channel.readers
-        if (needed := reader.needed_from) is not None
-    ]
+    for reader in channel.readers if bytes_max else ():
+        needed = reader.needed_from
+        if needed is not None:
+            kind, name = HolderKind.READER, f"of {reader.reads}"
+            holds.append(Hold(kind, name, from_id=needed, bytes_max=bytes_max))
+    return [*holds, *(group_holds(channel, bytes_max) if bytes_max else ())]
 
 
 def group_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
@@ -304,7 +292,6 @@ def group_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
             f"{it.key.name} on {it.key.vchannel}",
             tick=it.floor,
             bytes_max=bytes_max,
-            vchannels=frozenset({it.key.vchannel}),
         )
         for it in states[:GROUP_HOLDS_MAX]
     ]
@@ -326,7 +313,7 @@ async def located(
         from_id = hold.from_id
         if hold.tick:
             try:
-                behind = end if reached else await behind_tick(log, hold.tick)
+                behind = end if reached else await _behind(log, hold.tick)
             except LogClosed:
                 raise  # says nothing of the place, and nothing is removed by then
             except WalError as error:
@@ -338,7 +325,7 @@ async def located(
     return found, failure
 
 
-async def behind_tick(log: Log, tick: TimeTick) -> MessageId:
+async def _behind(log: Log, tick: TimeTick) -> MessageId:
     """Every message behind the tick has this id or a larger one, with its whole transaction."""
     next_id = log.bounds().next_id
     found = await log.seek_tick(TimeTick(tick + 1))

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from broker.model.collection import RowSchema
-from broker.model.ids import CollectionId, TimeTick
+from broker.model.ids import CollectionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,6 @@ class RowSchemas(Protocol):
         """What collection a vchannel is of. Newer than a `version` that was read before."""
         ...
 
-    async def dropped_at(self, vchannel: str) -> TimeTick | None:
-        """The tick of the drop of the collection that the vchannel was of.
-
-        None when there was none, or when its drop was not recorded with its vchannels.
-        """
-        ...
-
 
 class NoRowSchemas:
     """For a process that knows of no collections."""
@@ -95,6 +88,3 @@ class NoRowSchemas:
 
     async def shard(self, vchannel: str) -> Shard | NoShard:
         return NoShard.OTHER
-
-    async def dropped_at(self, vchannel: str) -> TimeTick | None:
-        return None

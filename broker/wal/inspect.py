@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.ports.wal import Corrupt, UnknownFormat
-from broker.wal.segmented.gap_format import Gap
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.scan import entries_in
+from broker.wal.segmented.scan import records_in
 from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.settings import DEFAULTS
-
-LOOKS_MAX = 10
-"""At a folder that a running broker changes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,6 @@ class Row:
     vchannel: str = ""
     body_bytes: int = 0
     damage: str = ""
-    given_back: bool = False
-    """A gap: ids without records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ def verify(path: Path) -> InspectionReport:
         for row in _rows(folder):
             if row.damage:
                 damages.append(row)
-            elif not row.given_back:
+            else:
                 records, messages = records + 1, messages + row.messages
     segments = [segment for folder in folders for segment in folder.segments]
     return InspectionReport(
@@ -116,21 +110,15 @@ def _folders(path: Path) -> Iterator[_Folder]:
 
 
 def _look(path: Path, only: str = "") -> _Folder:
-    files, damages, found = UntouchedFiles(path.parent), list[Row](), RecoveredLog()
-    for _ in range(LOOKS_MAX):
-        names = files.list(path.name)
-        damages.clear()
-        recovery = LogRecovery(
-            files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
-        )
-        try:
-            found = recovery.run()
-        except UnknownFormat as damage:
-            damages.append(_damaged(damage))
-        except FileNotFoundError:
-            continue  # it was removed since the folder was listed
-        if not damages or files.list(path.name) == names:
-            break
+    files, damages = UntouchedFiles(path.parent), list[Row]()
+    recovery = LogRecovery(
+        files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
+    )
+    try:
+        found = recovery.run()
+    except UnknownFormat as damage:
+        damages.append(_damaged(damage))
+        found = RecoveredLog()
     return _Folder(
         path,
         files,
@@ -153,25 +141,12 @@ def _rows(folder: _Folder) -> Iterator[Row]:
 def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     name = f"{folder.path.name}/{segment.name.log_file}"
     damages = list[Row]()
+    file = folder.files.open(name)
     try:
-        file = folder.files.open(name)
-    except FileNotFoundError:
-        # The broker truncated the log, or wrote the segment anew, since the folder was read.
-        now = _look(folder.path)
-        again = [it for it in now.segments if it.base_id == segment.base_id]
-        if again and again[0].name != segment.name:
-            yield from _segment_rows(now, again[0])
-        elif not now.segments or segment.base_id >= now.segments[0].base_id:
-            yield Row(name, 0, damage="the segment file is missing")
-        return
-    try:
-        for stored in entries_in(file, name, segment, lambda d: damages.append(_damaged(d))):
+        for stored in records_in(file, name, segment, lambda d: damages.append(_damaged(d))):
             # Damage met on the way to this record lies before it.
             yield from damages
             damages.clear()
-            if isinstance(stored, Gap):
-                yield _gap_row(name, stored)
-                continue
             record = stored.record
             yield Row(
                 file=name,
@@ -192,19 +167,6 @@ def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     finally:
         file.close()
     yield from damages
-
-
-def _gap_row(file: str, gap: Gap) -> Row:
-    return Row(
-        file,
-        gap.offset,
-        gap.end - gap.offset,
-        gap.term,
-        gap.base_id,
-        gap.next_id - gap.base_id,
-        gap.base_tick,
-        given_back=True,
-    )
 
 
 def _damaged(damage: Corrupt | UnknownFormat) -> Row:

@@ -10,8 +10,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import NamedTuple
 
-from broker.core.space.dead_records import is_dead
-from broker.core.space.removal import expired
+from broker.core.log.removal import expired
 from broker.model.ids import (
     FIRST_MESSAGE_ID,
     TICK_LOGICAL_BITS,
@@ -21,8 +20,7 @@ from broker.model.ids import (
     TimeTick,
 )
 from broker.model.record import Record
-from broker.model.retention.dead import Contents, Dead, VChannelPart
-from broker.model.retention.policy import Retention, SealedSegment
+from broker.model.retention.policy import Retention
 from broker.ports.wal import (
     Fenced,
     LogBounds,
@@ -106,28 +104,6 @@ class _Stored:
         self.first_id, self.removed_tick, size = self.sealed.pop(0)
         self.size_bytes -= size
         self.records = [record for record in self.records if record.base_id >= self.first_id]
-
-    def part(self, number: int) -> list[Record]:
-        """The records of a sealed segment; of the active one behind the last."""
-        base_id = self.sealed[number - 1].next_id if number else self.first_id
-        next_id = self.sealed[number].next_id if number < len(self.sealed) else self.next_id
-        return [it for it in self.records if base_id <= it.base_id < next_id]
-
-    def give_back(self, number: int, dead: Dead) -> int:
-        gone = set[MessageId]()
-        before, size = False, 0
-        base_id = self.sealed[number - 1].next_id if number else self.first_id
-        for record in self.part(number):
-            before = is_dead(record, dead, behind_dead=before, segment_id=base_id)
-            if before:
-                gone.add(record.base_id)
-                size += _size(record)
-        segment = self.sealed[number]
-        if size:
-            self.sealed[number] = segment._replace(size_bytes=segment.size_bytes - size)
-            self.size_bytes -= size
-            self.records = [it for it in self.records if it.base_id not in gone]
-        return size
 
     def bounds(self) -> LogBounds:
         return LogBounds(
@@ -269,42 +245,11 @@ class MemoryLog:
         self._bounds = self._stored.bounds()
         return self.bounds().first_id
 
-    async def seal(self) -> None:
-        self._refuse_closed()
-        if self._stored.term == self._term:
-            self._stored.seal()
-
-    async def contents(self, segment: SealedSegment | None) -> Contents:
-        self._refuse_closed()
-        number = self._number(segment)
-        found: dict[str, VChannelPart] = {}
-        for it in [] if number is None else self._stored.part(number):
-            part, before = VChannelPart(_size(it), it.base_id, it.next_id), found.get(it.vchannel)
-            found[it.vchannel] = part if before is None else before.joined(part)
-        return found
-
-    async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
-        self._refuse_closed()
-        stored, number = self._stored, self._number(segment)
-        if stored.term != self._term:
-            raise Fenced(self._channel, self._term, stored.term)
-        if number is None or not stored.active_bytes:
-            return 0
-        given = stored.give_back(number, dead)
-        self._bounds = stored.bounds()
-        return given
-
     async def close(self) -> None:
         self._closed = True
 
     def statistics(self) -> Mapping[str, int | float]:
         return {"groups": self._groups, "segments": len(self._stored.sealed) + 1}
-
-    def _number(self, segment: SealedSegment | None) -> int | None:
-        if segment is None:
-            return len(self._stored.sealed)
-        ends = [it.next_id for it in self._stored.sealed]
-        return ends.index(segment.next_id) if segment.next_id in ends else None
 
     def _locate(self, from_id: MessageId) -> tuple[list[Record], int]:
         """The records visible to this owner, and the index of the one that holds `from_id`."""

@@ -63,8 +63,6 @@ KINDS = (
     "/root/node/memory_watch",
     "/root/node/time_tick",
     "/root/node/truncation",
-    "/root/node/purging",
-    "/root/node/reclamation",
     "/root/timesync/cursor_watch",
     "/root/timesync/cursors",
     "/root/timesync/hard_barrier",

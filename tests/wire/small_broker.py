@@ -196,7 +196,6 @@ def _proxies(
         staged_txns=staged,
         meta_table=StoredTable(store),
         directory=Proxy(find("/root/node/directory")),
-        purging=Proxy(find("/root/node/purging")),
         assigner=Proxy(find("/root/coordinator/assigner")),
         catalog=Proxy(find("/root/coordinator/catalog")),
         soft_barrier=Proxy(find("/root/timesync/soft_barrier")),

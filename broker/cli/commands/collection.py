@@ -1,4 +1,4 @@
-"""`tidemark collection`: create, list, describe, alter, purge and drop collections; clashes."""
+"""`tidemark collection`: create, list, describe, alter and drop collections; clashes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,7 @@ from broker.cli.commands.definitions import clash_commands
 from broker.cli.commands.definitions.arguments import Database
 from broker.cli.commands.flags import Json, Server
 
-app = typer.Typer(
-    help="Create, list, describe, alter, purge and drop collections.", no_args_is_help=True
-)
+app = typer.Typer(help="Create, list, describe, alter and drop collections.", no_args_is_help=True)
 app.add_typer(clash_commands.app, name="clash")
 
 Name = Annotated[
@@ -117,35 +115,8 @@ def alter(
 
 
 @app.command()
-def purge(
-    name: Existing,
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="WHEN",
-            help="Messages up to this tick, or from before this time in ISO 8601; `now`: all that"
-            " is there.",
-        ),
-    ] = "",
-    before_id: Annotated[
-        int | None,
-        typer.Option(min=1, help="Messages with a smaller id; for a collection of one shard."),
-    ] = None,
-    database: Database = "",
-    server: Server = "",
-    json: Json = False,
-) -> None:
-    """Remove the oldest messages of a collection for good; refused while somebody needs them."""
-    from broker.cli.show.purge_table import WantedPurge, purge_collection
-
-    if bool(to) == (before_id is not None):
-        raise typer.BadParameter("give --to or --before-id, one of them")
-    purge_collection(server, WantedPurge(name, to, before_id, database), as_json=json)
-
-
-@app.command()
 def drop(name: Existing, database: Database = "", server: Server = "") -> None:
-    """Drop a collection; its space on the disk comes back within minutes."""
+    """Drop a collection; its messages stay in the log until retention removes them."""
     from broker.cli.show.collection_table import drop_collection
 
     drop_collection(server, name, database)

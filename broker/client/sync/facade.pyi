@@ -19,7 +19,6 @@ from broker.client.cluster.cursor_calls import Positions
 from broker.client.cluster.given_rows import GivenRows
 from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
-from broker.client.cluster.space_calls import Purged
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.groups.consumer_group import GroupLag
@@ -482,30 +481,6 @@ class Client:
         any. It splits no broadcast, if `until` does not. `.steps[vchannel]`: where the rows lie;
         `.ranges(vchannel, parts)`: a vchannel in about equal shares. A transaction is counted where
         its commit is. Raises InvalidArgument for an empty span, a tick from the future, no targets."""
-        ...
-    def purge(
-        self,
-        target: str,
-        *,
-        upto: int | Time | None = None,
-        before_id: int | None = None,
-        database: str = "",
-    ) -> list[Purged]:
-        """Remove the oldest messages of a collection or a vchannel, for good.
-
-            cut = log.cut("flights")
-            log.purge("flights", upto=cut.tick)
-
-        `upto`: a tick, which must be closed; or a time: messages from before it. `before_id`:
-        messages with a smaller id, of a vchannel or a collection of one shard. Durable when it
-        returns; readers then begin behind it, and one that asks for what is gone gets
-        Unrecoverable. Definitions, groups and later messages stay. The disk gets the space back
-        within a few `retention_check_s`.
-
-        All vchannels are asked first. Raises ResourceAcquired, with nothing purged, while a reader,
-        a group, a named cursor, an open transaction or a staged batch needs some of it;
-        InvalidArgument for what is not closed or not written yet; NoSuchCollection; BadTarget.
-        Purging again, after an error, completes what was done in part."""
         ...
     def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None

@@ -7,7 +7,7 @@ from broker.coordinator.catalog.collection_records import CollectionRecords
 from broker.core.naming import collection_id_of
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, TimeTick
+from broker.model.ids import CollectionId
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.row_schemas import CatalogVersion, NoShard, Shard
 
@@ -53,10 +53,6 @@ class StoredRowSchemas:
         if id is not None and await _read(self._records.was_dropped(id)):
             return NoShard.DROPPED
         return NoShard.OTHER
-
-    async def dropped_at(self, vchannel: str) -> TimeTick | None:
-        """See RowSchemas."""
-        return await _read(self._records.dropped_at(vchannel))
 
 
 async def _read(call: Awaitable[T]) -> T:

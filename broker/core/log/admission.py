@@ -13,7 +13,6 @@ from broker.model.message import (
     ALL_PCHANNEL_TYPES,
     GROUP_CHANGE,
     PREPARE_TXN,
-    PURGE,
     RELEASED,
     MessageType,
     NewMessage,
@@ -50,7 +49,7 @@ def admission_refusal(
             f"message of {size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
         )
-    if not is_carried(message.type) and not (_is_prepare(message) or _is_of_log(message)):
+    if not is_carried(message.type) and not (_is_prepare(message) or _is_group_change(message)):
         return _never(f"a log does not take messages of type {message.type} from outside")
     if message.txn is None and message.type in _TXN_STEPS:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "transaction ID is missing")
@@ -69,10 +68,8 @@ def _is_prepare(message: NewMessage) -> bool:
     return message.type == PREPARE_TXN and _is_word(message)
 
 
-def _is_of_log(message: NewMessage) -> bool:
-    # Only parts of the node make these; the edge refuses the types.
-    if message.type == PURGE:
-        return bool(message.vchannel) and message.txn is None
+def _is_group_change(message: NewMessage) -> bool:
+    # Only the actors of groups make these; the edge refuses the types.
     return message.type in (GROUP_CHANGE, RELEASED) and bool(message.vchannel)
 
 

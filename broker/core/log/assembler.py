@@ -30,19 +30,16 @@ class Assembler:
 
     `since_id`: it has seen every record from this id on. A commit of a transaction that began
     earlier means lost data, unless the reader is `partial`: then the transaction is skipped.
-    `given_back`: by vchannel, up to which tick records may be missing because nobody needs them. A
-    transaction that is not whole and ended by then is skipped; any other one is damage.
     `seen_tick`: records up to this tick must not appear again, except the one at `seen_id`, of
     which the rest may still be read.
     """
 
-    __slots__ = ("_open", "given_back", "next_id", "partial", "seen_id", "seen_tick", "since_id")
+    __slots__ = ("_open", "next_id", "partial", "seen_id", "seen_tick", "since_id")
 
     def __init__(self, since_id: MessageId, *, partial: bool = False) -> None:
         self.since_id = since_id
         self.partial = partial
         self.next_id = since_id
-        self.given_back: dict[str, TimeTick] = {}
         self.seen_tick = TimeTick(0)
         self.seen_id = MessageId(0)
         self._open: dict[TxnId, _Building] = {}
@@ -97,7 +94,7 @@ class Assembler:
         if building is None:
             return self._unknown(part, record)
         if building.count != part.bodies:
-            return self._short(part, record, building.count)
+            return _short(part, record, building.count)
         if building.members is None:
             building.members = members_of(building.begin, building.bodies, record, kinds)
         return building.members
@@ -107,14 +104,12 @@ class Assembler:
         if building is None:
             return self._unknown(part, record) or ""
         if building.count != part.bodies:
-            return self._short(part, record, building.count) or ""
+            return _short(part, record, building.count)
         building.bodies.append(record)
         building.count += len(record.sizes)
         return ""
 
     def _unknown(self, part: TxnPart, record: Record) -> str | None:
-        if self._excuses(record):
-            return None
         if part.begin_id < self.since_id:
             # Bodies alone show nothing: only a commit tells that their loss matters.
             if self.partial or record.kind != MessageType.COMMIT_TXN:
@@ -125,13 +120,9 @@ class Assembler:
             )
         return f"message {record.base_id} is in transaction {part.id}, whose begin is missing"
 
-    def _short(self, part: TxnPart, record: Record, count: int) -> str | None:
-        if self._excuses(record):
-            return None
-        return (
-            f"message {record.base_id} follows {part.bodies} bodies of transaction {part.id}, but"
-            f" {count} were read"
-        )
 
-    def _excuses(self, record: Record) -> bool:
-        return record.base_tick <= self.given_back.get(record.vchannel, 0)
+def _short(part: TxnPart, record: Record, count: int) -> str:
+    return (
+        f"message {record.base_id} follows {part.bodies} bodies of transaction {part.id}, but"
+        f" {count} were read"
+    )

@@ -63,7 +63,7 @@ class ChangeWriter:
             case AddCollection():
                 await self._add_collection(change, tick)
             case RemoveCollection():
-                await self._remove_collection(change, tick)
+                await self._remove_collection(change)
             case AlterSchema():
                 await self._alter_schema(change)
             case AddPartition() | RemovePartition():
@@ -135,14 +135,14 @@ class ChangeWriter:
             puts[f"{SCHEMA_PREFIX}{id}"] = encode_schema(change.table)
         await self._store.write(puts)
 
-    async def _remove_collection(self, change: RemoveCollection, tick: TimeTick) -> None:
+    async def _remove_collection(self, change: RemoveCollection) -> None:
         collections = self._records.collections
         found = await collections.by_id(change.id)
         if found is None:
             return
         before = await collections.by_name(found.name, found.database)
         assert before is not None, change
-        await collections.drop(before, await collections.loads(), tick)
+        await collections.drop(before, await collections.loads())
         id = change.id
         await self._store.write(
             {REMOVED_KEY: encode_number(id)},

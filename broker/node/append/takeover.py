@@ -12,7 +12,6 @@ from broker.core.log.log_recovery import RecoveryState
 from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_table import SegmentTable
-from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
@@ -36,7 +35,6 @@ class RecoveredChannel:
     segments: SegmentTable
     producers: NumberedProducers
     groups: ChannelGroups
-    purges: PurgeTable
     saved: WalCheckpoint | None
 
 
@@ -64,7 +62,6 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
         groups=ChannelGroups(_groups(state, transactions)),
-        purges=state.purges,
         # Without a checkpoint the whole log was replayed: save one, or the next restart does it
         # again.
         saved=known if known.tick else await _saved(name, claim, replay),

@@ -182,10 +182,7 @@ class Recovery(Actor[RecoveryMessage]):
         """Records evicted from the tail. Damage is stepped over, as when a log is opened."""
         log, closed = self._opened.log, self._opened.tail.closed
         try:
-            found = await log.read(replay.next_id, READ_BYTES)
-            if not found:  # a restored log may end where space was given back
-                replay.next_id = self._opened.tail.next_id
-            return found
+            return await log.read(replay.next_id, READ_BYTES)
         except OutOfRange:
             replay.next_id = log.bounds().first_id
         except Corrupt as damage:

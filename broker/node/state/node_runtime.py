@@ -21,7 +21,6 @@ from broker.ports.holds import Holds, NoHolds
 from broker.ports.memory import Memory
 from broker.ports.nodes import ChannelObserver
 from broker.ports.recovery_store import RecoveryStore
-from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.terms import Terms
 from broker.ports.ticks import TickSource
 from broker.ports.wal import Wal
@@ -39,7 +38,6 @@ class NodePorts:
     recovery: RecoveryStore
     memory: Memory
     holds: Holds = NoHolds()
-    catalog: RowSchemas = NoRowSchemas()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,6 @@ class NodeRuntime:
     meters: Meters
     retention: RetentionRule
     holds: Holds
-    catalog: RowSchemas
     write_lease: WriteLease = field(default_factory=WriteLease)
 
     @property
@@ -95,5 +92,4 @@ def node_runtime(
         meters=Meters(),
         retention=RetentionRule(limits.retention, limits.hold_bytes_max),
         holds=ports.holds,
-        catalog=ports.catalog,
     )

@@ -3,7 +3,7 @@
 It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
-from collections.abc import Mapping, MutableSet, Sequence
+from collections.abc import MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakSet
@@ -14,7 +14,6 @@ from actors import ActorError, Ref
 from broker.core.log.backlog import Backlog
 from broker.core.log.mvcc import MvccTicks
 from broker.core.segments.segment_table import SegmentTable
-from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refused
@@ -55,16 +54,6 @@ class HoldingReader(Protocol):
         ...
 
     @property
-    def vchannels(self) -> frozenset[str]:
-        """What it has selected; none: every vchannel."""
-        ...
-
-    @property
-    def read_to(self) -> TimeTick:
-        """It was given every message up to this tick."""
-        ...
-
-    @property
     def needed_from(self) -> MessageId | None:
         """It needs every message from this id on; None while it takes whatever is left."""
         ...
@@ -84,7 +73,6 @@ class OpenChannel:
     snapshot: SnapshotProgress
     segments: SegmentTable
     groups: ChannelGroups
-    purges: PurgeTable
     # Weak: one that died without a word must not hold the log for ever.
     readers: MutableSet[HoldingReader] = field(default_factory=WeakSet)
     closed: anyio.Event = field(default_factory=anyio.Event)
@@ -135,9 +123,6 @@ class OpenChannel:
             return await self.log.advance(from_id, until_id, bytes_max)
         except WalError as error:
             raise refused(error) from error
-
-    def purged(self) -> Mapping[str, TimeTick]:
-        return self.purges.floors()
 
     def has_collection(self, vchannel: str) -> bool:
         return self.segments.is_ours(vchannel)

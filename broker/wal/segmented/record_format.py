@@ -30,8 +30,6 @@ bytes` to the version, so that no record can be read as one of another version.
 id above the ids of a bad record before it proves that the bad one had been durable: so that is
 damage and not a torn tail.
 
-Version 7 is no record but a gap (`gap_format.py`), in segments whose space was given back.
-
 Of a compressed body the sizes are those of the messages before compression. Producer bytes 0: the
 batch has no sequence number. A codec not yet in `Codec` needs a new version.
 
@@ -59,14 +57,6 @@ from broker.model.record import Record
 from broker.model.txn import TxnPart
 from broker.ports.files import ReadableFile
 from broker.ports.wal import UnknownFormat
-from broker.wal.segmented.gap_format import (
-    GAP_BYTES,
-    GAP_KIND,
-    VERSION_GAP,
-    GapMet,
-    decode_gap,
-    is_gap,
-)
 
 MAGIC = b"\xd7TmR"
 VERSION = 1
@@ -128,10 +118,6 @@ class Frame(NamedTuple):
     @property
     def next_id(self) -> int:
         return self.base_id + self.messages
-
-    @property
-    def is_gap(self) -> bool:
-        return self.kind == GAP_KIND
 
 
 class Stored(NamedTuple):
@@ -224,11 +210,9 @@ def frame_at(window: Window, offset: int) -> Frame:
     magic, version, *fields = _FRAME.unpack_from(buffer, at)
     if magic != MAGIC:
         raise BadRecord(offset, "no record begins here")
-    frame = Frame(*fields)
-    if version == VERSION_GAP and frame.is_gap and frame.length == GAP_BYTES and frame.messages:
-        return frame._replace(name_bytes=0)
     if version not in _MARKS:
         raise BadRecord(offset, f"unknown version {version}")
+    frame = Frame(*fields)
     frame = frame._replace(name_bytes=frame.name_bytes ^ _LENGTH_MARKS[version])
     if frame.length > window.end - offset:
         raise BadRecord(offset, "the record reaches beyond the end")
@@ -239,14 +223,10 @@ def frame_at(window: Window, offset: int) -> Frame:
 
 
 def record_at(window: Window, offset: int, salt: int) -> Stored:
-    """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer.
-
-    GapMet when there is an intact gap.
-    """
+    """The intact record at `offset`; raises BadRecord, or UnknownFormat when it is newer."""
     buffer, at = window.span(offset, FRAME_BYTES)
     version = _VERSIONS.get(buffer[at : at + 8], 0)
     if len(buffer) - at < FRAME_BYTES or not version:
-        _meet_gap(window, offset, salt)
         _refuse_newer(window, offset, salt)
         # Not a record: this raises the precise reason, which the fast path above does not work out.
         frame_at(window, offset)
@@ -356,24 +336,13 @@ def salt_of(window: Window, offset: int) -> int:
     """The salt with which the record at `offset` is intact, for a segment without header."""
     frame = frame_at(window, offset)
     buffer, at = window.span(offset, frame.length)
-    mark = 0 if frame.is_gap else _MARKS[_VERSIONS[buffer[at : at + 8]]]
+    mark = _MARKS[_VERSIONS[buffer[at : at + 8]]]
     return int(crc32c(buffer[at + _PREFIX.size : at + frame.length])) ^ frame.checksum ^ mark
 
 
 @lru_cache(1024)
 def _sizes_of(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I")
-
-
-def _meet_gap(window: Window, offset: int, salt: int) -> None:
-    """Raise GapMet for an intact gap, BadRecord for a damaged one."""
-    buffer, at = window.span(offset, GAP_BYTES)
-    if not is_gap(buffer, at):
-        return
-    gap = decode_gap(buffer, at, offset, salt)
-    if gap is None or gap.end > window.end:
-        raise BadRecord(offset, "the gap's checksum does not match")
-    raise GapMet(gap)
 
 
 def _refuse_newer(window: Window, offset: int, salt: int) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from broker.ports.files import ReadableFile
 from broker.ports.wal import Corrupt
-from broker.wal.segmented.gap_format import Gap, GapMet
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.record_format import (
     MAGIC,
@@ -55,10 +54,6 @@ def scan_tail(
     while True:
         try:
             stored = _next_in_tail(window, tail)
-        except GapMet as met:
-            # Only where the header behind a rewritten segment is lost, and its index.
-            tail = _behind_gap(tail, met.gap)
-            continue
         except BadRecord as bad:
             behind = _behind_damage(window, bad, tail)
             if behind is None:
@@ -76,42 +71,20 @@ def records_in(
     file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
 ) -> Iterator[Stored]:
     """The intact records of a sealed segment; each damaged range goes to `on_damage`."""
-    for entry in entries_in(file, path, segment, on_damage):
-        if isinstance(entry, Stored):
-            yield entry
-
-
-def entries_in(
-    file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
-) -> Iterator[Stored | Gap]:
-    """`records_in`, with the gaps between them."""
     window = Window(file, path, segment.end, SCAN_CHUNK_BYTES)
     offset, expected = HEADER_BYTES, int(segment.base_id)
     while offset < segment.end:
         try:
-            entry = entry_at(window, offset, segment.salt)
-            _refuse_jump(entry, expected)
+            stored = record_at(window, offset, segment.salt)
+            _refuse_gap(stored, expected)
         except BadRecord as bad:
             on_damage(Corrupt(path, bad.offset, bad.reason))
             behind = next_record(window, bad.offset + 1, segment.salt, expected)
             if behind is None:
                 return
-            entry = behind
-        yield entry
-        offset, expected = entry.end, next_id_of(entry)
-
-
-def entry_at(window: Window, offset: int, salt: int) -> Stored | Gap:
-    """The intact record or gap at `offset`; see `record_at`."""
-    try:
-        return record_at(window, offset, salt)
-    except GapMet as met:
-        return met.gap
-
-
-def next_id_of(entry: Stored | Gap) -> int:
-    """The id behind an entry."""
-    return entry.next_id if isinstance(entry, Gap) else entry.record.next_id
+            stored = behind
+        yield stored
+        offset, expected = stored.end, stored.record.next_id
 
 
 def frames_from(window: Window, offset: int, end: int) -> Iterator[tuple[int, Frame]]:
@@ -141,7 +114,7 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
         offset += found - at
         try:
             stored = record_at(window, offset, salt)
-        except (BadRecord, GapMet):
+        except BadRecord:
             offset += 1
             continue
         if stored.record.base_id >= id_min:
@@ -153,7 +126,7 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
 def _next_in_tail(window: Window, tail: LogSegment) -> Stored:
     stored = record_at(window, tail.end, tail.salt)
     record = stored.record
-    _refuse_jump(stored, tail.next_id)
+    _refuse_gap(stored, tail.next_id)
     if record.term != tail.name.term or record.base_tick <= tail.last_tick:
         raise BadRecord(stored.offset, "the record does not continue the log")
     return stored
@@ -170,11 +143,6 @@ def _behind_damage(window: Window, bad: BadRecord, tail: LogSegment) -> Stored |
     return None
 
 
-def _refuse_jump(entry: Stored | Gap, expected: int) -> None:
-    base_id = entry.base_id if isinstance(entry, Gap) else entry.record.base_id
-    if base_id != expected:
-        raise BadRecord(entry.offset, f"id {base_id} where {expected} belongs")
-
-
-def _behind_gap(tail: LogSegment, gap: Gap) -> LogSegment:
-    return LogSegment(tail.name, tail.salt, gap.end, gap.next_id, gap.last_tick, gap.term)
+def _refuse_gap(stored: Stored, expected: int) -> None:
+    if stored.record.base_id != expected:
+        raise BadRecord(stored.offset, f"id {stored.record.base_id} where {expected} belongs")

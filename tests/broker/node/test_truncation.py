@@ -64,18 +64,9 @@ class HoldsFake:
             self.first_ids.append((await self.world.offsets()).first_id)
         return [] if self.refuses else removals.keys()
 
-    def hold(
-        self,
-        name: str,
-        from_id: int = 0,
-        tick: int = 0,
-        bytes_max: int | None = None,
-        until_ms: int | None = None,
-        vchannels: frozenset[str] = frozenset(),
-    ) -> None:
+    def hold(self, name: str, from_id: int = 0, tick: int = 0, **limits: int) -> None:
         self.held[name] = Hold(
-            *(HolderKind.CURSOR, name, TimeTick(tick), MessageId(from_id)),
-            *(bytes_max, until_ms, vchannels),
+            HolderKind.CURSOR, name, TimeTick(tick), MessageId(from_id), **limits
         )
 
     def _answer(self) -> None:

@@ -33,7 +33,6 @@ from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.holds import Holds, NoHolds
 from broker.ports.recovery_store import RecoveryStore
-from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
 from broker.wal.memory_wal import MemoryWal
@@ -265,7 +264,6 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
     oracle_pause_s: Callable[[], float] = lambda: 0.0,
     recovery: RecoveryStore | None = None,
     holds: Holds | None = None,
-    catalog: RowSchemas | None = None,
 ) -> AsyncIterator[World]:
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
     clock = clock or VirtualClock()
@@ -281,7 +279,6 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
         recovery=recovery or StoredRecovery(MemoryMetaStore()),
         memory=memory,
         holds=holds or NoHolds(),
-        catalog=catalog or NoRowSchemas(),
     )
     node = node_runtime(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(node),))

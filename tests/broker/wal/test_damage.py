@@ -194,7 +194,7 @@ def test_an_unknown_version_of_a_segment_is_named_beside_the_known_one() -> None
     shelf = Shelf().fill()
     path = shelf.segments()[1]
     shelf.files.names[path].cached[8] = 7
-    with pytest.raises(UnknownFormat, match="version 7; this program reads version 2") as caught:
+    with pytest.raises(UnknownFormat, match="version 7; this program reads version 1") as caught:
         shelf.open(skip=True)
     assert caught.value.file == path
 

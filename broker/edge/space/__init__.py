@@ -1,1 +1,0 @@
-"""Space that comes back: the service of purges."""

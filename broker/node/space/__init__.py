@@ -1,1 +1,0 @@
-"""Gives disk space back that records of dropped collections take."""
