@@ -140,11 +140,14 @@ def test_consume_ends_well_on_ctrl_c(server: str) -> None:
 
 def test_produce_ends_on_ctrl_c_while_its_input_is_silent(server: str) -> None:
     target = f"{PCHANNEL}_14v0"
-    with started("produce", target, "--new", server=server) as producer:
+    # Before the producer starts: a vchannel that is not there yet is refused, not waited for.
+    tidemark("produce", target, "--new", server=server, given="zero\n")
+    with started("produce", target, server=server) as producer:
         assert producer.stdin is not None
         producer.stdin.write("one\n")
         producer.stdin.flush()
-        tidemark("consume", target, "--limit", "1", server=server)
+        seen = tidemark("consume", target, "--limit", "2", "--format", "raw", server=server)
+        assert seen.stdout == "zero\none\n", seen.stderr
         producer.send_signal(signal.SIGINT)
         assert producer.wait(timeout=60) == 130
         assert producer.stderr is not None
