@@ -7,20 +7,26 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nlargest
+from typing import Final
 
 from actors import ActorStatistics, Clock
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.core.cluster.actor_kinds import kind_of, pchannel_in
+from broker.core.groups.schedule_name import SCHEDULE
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.metrics.process_figures import ProcessFigures
 from broker.model.damage import Damage
-from broker.model.ids import TICK_LOGICAL_BITS
+from broker.model.groups.consumer_group import GroupView
+from broker.model.ids import TICK_LOGICAL_BITS, PChannelName
 from broker.node.state.channel_meters import ChannelMeter, Meters
 from broker.node.state.open_channels import OpenChannel, OpenChannels
 from broker.timesync.cursor_places import CursorPlaces
 from broker.timesync.holds.ledger import HeldFigures
 
 Extra = Mapping[str, int | float | str]
+GROUPS_MAX: Final = 1000
+"""Groups on vchannels with series of their own: those furthest behind."""
 KINDS_MAX = 100
 """Kinds of actors with a label of their own; the others share the label `other`."""
 
@@ -104,6 +110,18 @@ class View:
         for entry in self.statistics:
             found[self.kind(entry.path)].append(entry)
         return found
+
+    @cached_property
+    def groups(self) -> Sequence[tuple[PChannelName, GroupView]]:
+        """The consumer groups that have series of their own, each with its pchannel."""
+        found = [
+            (channel, key)
+            for channel in self.channels
+            for key in channel.groups.table.groups
+            if key.name != SCHEDULE
+        ]
+        shown = nlargest(GROUPS_MAX, found, key=lambda it: it[0].groups.behind(it[1]))
+        return [(channel.channel.name, channel.groups.view(key)) for channel, key in shown]
 
     def extras(self, kind: str) -> Iterator[tuple[str, Extra]]:
         """The pchannel and the extra statistics of each actor of a kind."""

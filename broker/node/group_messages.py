@@ -185,10 +185,15 @@ class DropGroup(Request[Refusal | None]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroups(Request[tuple[GroupView, ...]]):
-    """The groups of these vchannels (none: of all), sorted; `name`: only that one of each."""
+    """The groups of these vchannels (none: of all), by name and vchannel; only the first `most`.
+
+    `name`: only that one of each; "" for all. `after`: only those behind it in this order.
+    """
 
     vchannels: tuple[str, ...]
     name: str
+    most: int = 1000
+    after: GroupKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

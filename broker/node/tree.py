@@ -5,6 +5,7 @@ node (one_for_one)
 ├─ directory                   beside the channels: its death closes none of them
 ├─ time_tick                   asks the Appenders for a tick every 200 ms
 ├─ truncation                  removes what retention allows and nobody holds
+├─ lag_watch                   counts what consumer groups have not acknowledged
 └─ memory_watch                seals segments of collections while memory is short
 """
 
@@ -12,6 +13,7 @@ from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
 from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.directory import CHANNELS, Directory
+from broker.node.groups.lag_watch import LagWatch
 from broker.node.memory_watch import MemoryWatch
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.truncation import Truncation
@@ -38,6 +40,11 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
             ChildSpec(
                 name="truncation",
                 build=lambda: Truncation(node),
+                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
+            ),
+            ChildSpec(
+                name="lag_watch",
+                build=lambda: LagWatch(node),
                 mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
             ),
             ChildSpec(

@@ -60,6 +60,7 @@ KINDS = (
     f"{LOG}/scanners/*",
     f"{LOG}/transactions/*",
     "/root/node/directory",
+    "/root/node/lag_watch",
     "/root/node/memory_watch",
     "/root/node/time_tick",
     "/root/node/truncation",

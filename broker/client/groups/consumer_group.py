@@ -26,7 +26,7 @@ from broker.client.net.network import Network
 from broker.client.read.deliveries import Source
 from broker.client.read.resuming_reader import ResumingReader
 from broker.core.naming import is_physical
-from broker.model.groups.consumer_group import DeliveryLimit, GroupView
+from broker.model.groups.consumer_group import DeliveryLimit, GroupLag, GroupView
 from broker.model.ids import TICK_LOGICAL_BITS
 
 LEASE_S = 30.0
@@ -44,18 +44,6 @@ class GroupParts:
     offsets: Offsets
     measuring: Measuring
     dead: LetterParts
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLag:
-    """What of a vchannel lies above a group's floor; what is acknowledged there is counted, too.
-
-    `ms`: the age of the floor, measured by the newest closed tick; 0 when nothing is left.
-    """
-
-    messages: int
-    bytes: int
-    ms: int
 
 
 class ConsumerGroup:
@@ -235,10 +223,24 @@ class Groups:
         """The group of this name, which need not exist; the same as `log.group(name)`."""
         return ConsumerGroup(name, self._parts)
 
-    async def list(self, target: str) -> list[GroupView]:
-        """All groups on the vchannels of a collection, or on one vchannel."""
+    async def list_on(
+        self, vchannels: Sequence[str], *, most: int | None = None
+    ) -> list[GroupView]:
+        """The same for vchannels by their names, of one or of several collections."""
+        return await self._listed(vchannels, most)
+
+    async def _listed(self, vchannels: Sequence[str], most: int | None) -> list[GroupView]:
+        if most is not None and most < 1:
+            raise BadTarget(f"{most} groups are asked for; it must be 1 or more, or None for all")
+        return await self._parts.calls.list_some(vchannels, most) if vchannels else []
+
+    async def list(self, target: str, *, most: int | None = None) -> list[GroupView]:
+        """All groups on the vchannels of a collection, or on one vchannel; the first `most`.
+
+        By name, then by vchannel; asked for in pages, so there may be any number.
+        """
         shards = await self._parts.targets.current(target)
-        return await self._parts.calls.list_all(_checked(target, shards.vchannels))
+        return await self._listed(_checked(target, shards.vchannels), most)
 
 
 def _checked(target: str, vchannels: Sequence[str]) -> Sequence[str]:

@@ -20,16 +20,20 @@ from broker.model.groups.consumer_group import (
     DeliveryLimit,
     DyingSpans,
     GroupKey,
+    GroupLag,
     GroupSnapshot,
     GroupView,
     MemberView,
     TickSpan,
+    listed_by,
 )
 from broker.model.ids import TimeTick
 from broker.transport import WireMessage
 from schemas.generated.tidemark import v1
 
 SERVICE: Final = "tidemark.v1.Groups"
+PAGE_MAX: Final = 1000
+"""Groups of one answer."""
 
 NOT_TOLD: Final = DyingSpans((), "", 0, TimeTick(0))
 """Stands for messages on their way to the dead letters: servers say only how many there are."""
@@ -119,15 +123,32 @@ class GroupCalls:
             raise NoSuchGroup(f"there is no group {group!r} on {', '.join(vchannels)}")
 
     async def list_all(self, vchannels: Sequence[str], group: str = "") -> list[GroupView]:
-        """Those on the vchannels, or only the one of this name; sorted by name and vchannel."""
+        """Those on the vchannels, or only the one of this name; by name and vchannel."""
+        return await self.list_some(vchannels, None, group)
+
+    async def list_some(
+        self, vchannels: Sequence[str], most: int | None, group: str = ""
+    ) -> list[GroupView]:
+        """The first `most` of these; None: all, which are asked for in pages."""
 
         async def ask(connection: Connection, names: Sequence[str]) -> Infos:
-            request = v1.ListGroupsRequest(vchannels=list(names), group=group)
-            return (await self._at(connection).ask("List", request, v1.ListGroupsResponse)).groups
+            found: Infos = []
+            page = ""
+            while most is None or len(found) < most:
+                left = 0 if most is None else min(PAGE_MAX, most - len(found))
+                request = v1.ListGroupsRequest(
+                    vchannels=list(names), group=group, page_size=left, page=page
+                )
+                answer = await self._at(connection).ask("List", request, v1.ListGroupsResponse)
+                found += answer.groups
+                page = answer.next_page
+                if not page:
+                    break
+            return found
 
         found = await self.owners.ask(vchannels, ask)
         views = [_view(it) for _, groups in found for it in groups]
-        return sorted(views, key=lambda it: (it.group.key.name, it.group.key.vchannel))
+        return sorted(views, key=lambda it: listed_by(it.group.key))[:most]
 
     async def _each(
         self, method: str, vchannels: Sequence[str], request: Callable[[str], WireMessage]
@@ -178,7 +199,17 @@ def _view(info: v1.GroupInfo) -> GroupView:
         MemberView(it.name, it.number, it.waiting, it.leases, it.oldest_ms / 1000)
         for it in info.members
     ]
-    return GroupView(group, tuple(members), info.redelivered, info.trouble)
+    lag = info.lag
+    return GroupView(
+        group,
+        tuple(members),
+        info.redelivered,
+        info.trouble,
+        info.dead,
+        info.expired,
+        TimeTick(info.seen_tick),
+        None if lag is None else GroupLag(lag.messages, lag.bytes, lag.ms),
+    )
 
 
 def _limit(limit: DeliveryLimit | None) -> v1.DeliveryLimit | None:

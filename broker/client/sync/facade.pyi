@@ -21,7 +21,6 @@ from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
-from broker.client.groups.consumer_group import GroupLag
 from broker.client.groups.dead_letters import DeadLetter
 from broker.client.groups.group_calls import GroupStart
 from broker.client.master.change_calls import ChangeOptions, Defined
@@ -42,7 +41,7 @@ from broker.model.broadcast import ResourceKey
 from broker.model.channel import ChannelOffsets
 from broker.model.collection import Collection
 from broker.model.cut import Cut
-from broker.model.groups.consumer_group import GroupView
+from broker.model.groups.consumer_group import GroupLag, GroupView
 from broker.model.ids import CollectionId, MessageId, PartitionId, TimeTick, VChannelName
 from broker.model.master.clash import Clash
 from broker.model.master.live_config import ConfigChange, ConfigEntry
@@ -926,11 +925,16 @@ class GroupMember:
 
 class Groups:
     """`log.groups`: the groups of collections."""
+    def list_on(self, vchannels: Sequence[str], *, most: int | None = None) -> list[GroupView]:
+        """The same for vchannels by their names, of one or of several collections."""
+        ...
     def named(self, name: str) -> ConsumerGroup:
         """The group of this name, which need not exist; the same as `log.group(name)`."""
         ...
-    def list(self, target: str) -> list[GroupView]:
-        """All groups on the vchannels of a collection, or on one vchannel."""
+    def list(self, target: str, *, most: int | None = None) -> list[GroupView]:
+        """All groups on the vchannels of a collection, or on one vchannel; the first `most`.
+
+        By name, then by vchannel; asked for in pages, so there may be any number."""
         ...
 
 class LeasedBatch:

@@ -1,6 +1,6 @@
 """tidemark.v1.Groups: consumer groups of the vchannels that this node serves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -14,7 +14,13 @@ from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.edge.tidemark.shard_admission import ShardAdmission
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode, invalid_argument
-from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
+from broker.model.groups.consumer_group import (
+    DeliveryLimit,
+    GroupKey,
+    GroupLag,
+    GroupView,
+    listed_by,
+)
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.directory_messages import Locate
 from broker.node.group_messages import (
@@ -32,6 +38,9 @@ from schemas.generated.tidemark import v1
 SERVICE: Final = "/tidemark.v1.Groups/"
 VCHANNELS_MAX: Final = 16_384
 LISTED_SPANS_MAX: Final = 16
+PAGE_MAX: Final = 1000
+PAGE_BYTES: Final = 1 << 20
+"""A page ends with the group that reaches it."""
 ORIGIN_LENGTH_MAX: Final = 255
 
 R = TypeVar("R")
@@ -120,7 +129,7 @@ class GroupsService:
         return v1.DropGroupResponse()
 
     async def list(self, request: v1.ListGroupsRequest) -> v1.ListGroupsResponse:
-        """The groups of the vchannels."""
+        """The groups of the vchannels, or some and where to go on."""
         if len(request.vchannels) > VCHANNELS_MAX:
             raise invalid_argument(
                 f"{len(request.vchannels)} vchannels are named, at most {VCHANNELS_MAX} can be"
@@ -129,12 +138,14 @@ class GroupsService:
         for vchannel in request.vchannels:
             _key(vchannel, request.group)
             by_pchannel.setdefault(pchannel_of(vchannel), []).append(vchannel)
-        found: list[v1.GroupInfo] = []
+        most, after = _page_size(request.page_size), _behind(request.page)
+        found: list[GroupView] = []
         for name, vchannels in by_pchannel.items():
-            views = await self._keepers.demand(name, ListGroups(tuple(vchannels), request.group))
-            # Of many groups only the first spans: together they could be larger than an answer.
-            found += [_encoded(it, None if request.group else LISTED_SPANS_MAX) for it in views]
-        return v1.ListGroupsResponse(groups=found)
+            # One more, which says whether there is a next page.
+            wanted = ListGroups(tuple(vchannels), request.group, most + 1, after)
+            found += await self._keepers.demand(name, wanted)
+        found.sort(key=lambda it: listed_by(it.group.key))
+        return _page(found, most, None if request.group else LISTED_SPANS_MAX)
 
     async def join(self, call: Call) -> None:
         """Serve one member."""
@@ -152,6 +163,38 @@ class GroupsService:
 
     async def _demand(self, key: GroupKey, message: Request[R | Refusal]) -> R:
         return await self._keepers.demand(pchannel_of(key.vchannel), message, changes=True)
+
+
+def _page_size(asked: int) -> int:
+    if asked < 0:
+        raise invalid_argument(f"a page of {asked} groups; ask for 1 to {PAGE_MAX}, or 0")
+    return min(asked or PAGE_MAX, PAGE_MAX)
+
+
+def _page(found: Sequence[GroupView], most: int, spans_max: int | None) -> v1.ListGroupsResponse:
+    """The first `most` at most. `spans_max`: of a long list not all spans, as that may be large."""
+    infos: list[v1.GroupInfo] = []
+    size = 0
+    for view in found[:most]:
+        infos.append(_encoded(view, spans_max))
+        size += len(bytes(infos[-1]))
+        if size >= PAGE_BYTES:
+            break
+    more = len(infos) < len(found)
+    last = found[len(infos) - 1].group.key if more else None
+    next_page = f"{last.name}@{last.vchannel}" if last is not None else ""
+    return v1.ListGroupsResponse(groups=infos, next_page=next_page)
+
+
+def _behind(page: str) -> GroupKey | None:
+    """Where a page begins: behind the last group of the one before, which may be gone by now."""
+    if not page:
+        return None
+    name, at, vchannel = page.partition("@")
+    if not (name and at and vchannel):
+        cause = f"page {page[:80]!r} is none; use `next_page` of an answer, or an empty one"
+        raise invalid_argument(cause)
+    return GroupKey(vchannel, name)
 
 
 def _key(vchannel: str, name: str) -> GroupKey:
@@ -183,6 +226,10 @@ def _encoded_limit(limit: DeliveryLimit | None) -> v1.DeliveryLimit | None:
     )
 
 
+def _encoded_lag(lag: GroupLag | None) -> v1.GroupLag | None:
+    return None if lag is None else v1.GroupLag(messages=lag.messages, bytes=lag.bytes, ms=lag.ms)
+
+
 def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
     group = view.group
     return v1.GroupInfo(
@@ -206,4 +253,8 @@ def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
         limit=_encoded_limit(group.limit),
         dying=len(group.dying),
         trouble=view.trouble,
+        dead=view.dead,
+        expired=view.expired,
+        seen_tick=view.seen,
+        lag=_encoded_lag(view.lag),
     )

@@ -22,6 +22,11 @@ class GroupKey:
     name: str
 
 
+def listed_by(key: GroupKey) -> tuple[str, str]:
+    """The order of lists: by name, then by vchannel."""
+    return key.name, key.vchannel
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryLimit:
     """After `deliveries_max` deliveries a message goes to the dead letters on `vchannel`.
@@ -89,13 +94,32 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
-    """A group as it is listed. `redelivered`: batches leased again since it runs here.
+class GroupLag:
+    """What of a vchannel lies above a group's floor; what is acknowledged there is counted, too.
 
-    `trouble`: why its dead letters cannot be written; "" when they can.
+    `ms`: the age of the floor, measured by the newest closed tick; 0 when nothing is left.
+    """
+
+    messages: int
+    bytes: int
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group as it is listed.
+
+    `redelivered` batches leased again, `dead` copies in the dead letters, and `expired` messages
+    passed over: since its pchannel is open here. `trouble`: why its dead letters cannot be written;
+    "" when they can. `seen`: about when somebody was there last, 0 while somebody is. `lag`: as
+    counted some seconds ago, None before the first count.
     """
 
     group: GroupSnapshot
     members: tuple[MemberView, ...] = ()
     redelivered: int = 0
     trouble: str = ""
+    dead: int = 0
+    expired: int = 0
+    seen: TimeTick = TimeTick(0)
+    lag: GroupLag | None = None

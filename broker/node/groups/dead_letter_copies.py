@@ -192,6 +192,7 @@ class DeadLetters(Actor[CarryOn]):
             if isinstance(outcome, Refusal):
                 return outcome
             self._copies += len(some)
+            self._opened.groups.noted(self._key).dead += len(some)
             left = left[len(some) :]
         return None
 

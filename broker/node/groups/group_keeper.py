@@ -5,6 +5,7 @@ Changes are made one after the other, so that two that contradict each other can
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 from typing import Final, assert_never
 
 from actors import (
@@ -40,7 +41,7 @@ from broker.core.groups.group_rules import (
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.core.naming import belongs_to, is_physical
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView, listed_by
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.group_messages import (
     AlterGroup,
@@ -70,6 +71,8 @@ START_S: Final = 5.0
 RETRY_S: Final = 1.0
 DROPPED_S: Final = 10.0
 """How often it looks for collections that were dropped."""
+
+_OfOneGroup = CreateGroup | AlterGroup | SeekGroup | DropGroup | OpenGroup
 
 
 class GroupKeeper(Actor[KeeperMessage]):
@@ -108,28 +111,40 @@ class GroupKeeper(Actor[KeeperMessage]):
 
     async def _carry_out(self, opened: OpenChannel, envelope: Envelope[KeeperMessage]) -> None:
         match envelope.message:
-            case CreateGroup() as create:
-                envelope.reply(await self._create(opened, create))
-            case AlterGroup() as alter:
-                envelope.reply(name_refusal(alter.key.name) or await self._alter(opened, alter))
-            case SeekGroup(key, floor):
-                envelope.reply(name_refusal(key.name) or await self._seek(opened, key, floor))
-            case DropGroup(key):
-                envelope.reply(name_refusal(key.name) or await self._drop(opened, key))
-            case ListGroups(vchannels, name):
-                envelope.reply(_listed(opened, vchannels, name))
-            case OpenGroup(key):
-                envelope.reply(name_refusal(key.name) or await self._open(opened, key))
+            case ListGroups() as wanted:
+                envelope.reply(_listed(opened, wanted))
+            case CreateGroup() | AlterGroup() | SeekGroup() | DropGroup() | OpenGroup() as request:
+                key = request.key
+                refusal = name_refusal(key.name) or _unsettled_refusal(opened, key)
+                envelope.reply(refusal or await self._serve(opened, request))
             case OpenSchedule(vchannel):
                 envelope.reply(await self._open_schedule(opened, vchannel))
             case _ as timer:
                 await self._take_care(opened, timer)
+
+    async def _serve(self, opened: OpenChannel, request: _OfOneGroup) -> object:
+        match request:
+            case CreateGroup():
+                return await self._create(opened, request)
+            case AlterGroup():
+                return await self._alter(opened, request)
+            case SeekGroup(key, floor):
+                return await self._seek(opened, key, floor)
+            case DropGroup(key):
+                return await self._drop(opened, key)
+            case OpenGroup(key):
+                return await self._open(opened, key)
+            case _:
+                assert_never(request)
 
     async def _take_care(self, opened: OpenChannel, timer: StartSchedules | ForgetDropped) -> None:
         match timer:
             case StartSchedules():
                 for key in [it for it in opened.groups.table.groups if it.name == SCHEDULE]:
                     await self._start_schedule(key)
+                if any(key.name == SCHEDULE for key in opened.groups.unsettled):
+                    # Nobody would start one that is stored only now.
+                    self._context.after(RETRY_S, StartSchedules())
                 await self._start_dead_letters(opened)
             case ForgetDropped():
                 await self._forget_dropped(opened)
@@ -144,7 +159,8 @@ class GroupKeeper(Actor[KeeperMessage]):
         """
         dropped = opened.segments.dropped
         groups = opened.groups.table.groups if dropped else {}
-        for key in [it for it in groups if it.vchannel in dropped]:
+        gone = [it for it in groups if it.vchannel in dropped]
+        for key in [it for it in gone if it not in opened.groups.unsettled]:
             with contextlib.suppress(ActorError):
                 await self._context.tree.stop_child(self._path(key))
             await self._stop_dead_letters(key)
@@ -174,8 +190,7 @@ class GroupKeeper(Actor[KeeperMessage]):
     async def _create(self, opened: OpenChannel, create: CreateGroup) -> GroupView | Refusal:
         key, groups = create.key, opened.groups.table.groups
         refusal = (
-            name_refusal(key.name)
-            or lease_refusal(create.lease_ms)
+            lease_refusal(create.lease_ms)
             or self._vchannel_refusal(key.vchannel)
             or _dropped_refusal(opened, key.vchannel)
             or self._limit_refusal(create.limit)
@@ -269,12 +284,15 @@ class GroupKeeper(Actor[KeeperMessage]):
         key = GroupKey(vchannel, SCHEDULE)
         if key in opened.groups.table.groups:
             return None
-        refusal = self._vchannel_refusal(vchannel) or _too_many(opened, self._name)
+        refusal = self._vchannel_refusal(vchannel) or _unsettled_refusal(opened, key)
+        refusal = refusal or _too_many(opened, self._name)
         # From its own tick on: no message could be delayed before.
         change = GroupCreated(SCHEDULE, LEASE_MS, None)
         refusal = refusal or await self._writer.write(vchannel, change)
         if refusal is None:
             await self._start_schedule(key)
+        elif key in opened.groups.unsettled:
+            self._context.after(RETRY_S, StartSchedules())
         return refusal
 
     async def _start_schedule(self, key: GroupKey) -> None:
@@ -308,6 +326,14 @@ class GroupKeeper(Actor[KeeperMessage]):
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
 
+def _unsettled_refusal(opened: OpenChannel, key: GroupKey) -> Refusal | None:
+    """For a group whose last change may be stored or not."""
+    if key not in opened.groups.unsettled:
+        return None
+    cause = f"a change of group {key.name!r} on {key.vchannel} is still being written; retry"
+    return Refusal(StreamingCode.INNER, cause)
+
+
 def _dropped_refusal(opened: OpenChannel, vchannel: str) -> Refusal | None:
     if vchannel not in opened.segments.dropped:
         return None
@@ -316,7 +342,9 @@ def _dropped_refusal(opened: OpenChannel, vchannel: str) -> Refusal | None:
 
 
 def _too_many(opened: OpenChannel, name: PChannelName) -> Refusal | None:
-    if len(opened.groups.table.groups) < GROUPS_MAX:
+    groups = opened.groups
+    coming = [key for key in groups.unsettled if key not in groups.table.groups]
+    if len(groups.table.groups) + len(coming) < GROUPS_MAX:
         return None
     cause = f"{name} has {GROUPS_MAX} groups already, the limit; drop some"
     return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
@@ -330,17 +358,17 @@ def _floor_refusal(opened: OpenChannel, floor: TimeTick | None) -> Refusal | Non
     return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
 
-def _listed(opened: OpenChannel, vchannels: Sequence[str], name: str) -> tuple[GroupView, ...]:
-    wanted = set(vchannels)
+def _listed(opened: OpenChannel, wanted: ListGroups) -> tuple[GroupView, ...]:
+    vchannels, after = set(wanted.vchannels), wanted.after
     keys = [
         key
         for key in opened.groups.table.groups
-        if (not wanted or key.vchannel in wanted)
-        and name in ("", key.name)
+        if (not vchannels or key.vchannel in vchannels)
+        and wanted.name in ("", key.name)
         and key.name != SCHEDULE
+        and (after is None or listed_by(key) > listed_by(after))
     ]
-    keys.sort(key=lambda it: (it.name, it.vchannel))
-    return tuple([opened.groups.view(key) for key in keys])
+    return tuple([opened.groups.view(key) for key in nsmallest(wanted.most, keys, listed_by)])
 
 
 def _retry(error: ActorError) -> Refusal:

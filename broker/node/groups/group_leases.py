@@ -158,8 +158,8 @@ class GroupLeases(Actor[_Message]):
         """Nothing describes it any more, and nothing reads for it."""
         if not self._begun:
             return
-        if self._opened.groups.running.get(self._key) is self._running:
-            del self._opened.groups.running[self._key]
+        closed = self._opened.tail.closed.tick
+        self._opened.groups.ended(self._key, self._running, closed)
         self._reader.close()
         self._unread.close()
 
@@ -182,7 +182,8 @@ class GroupLeases(Actor[_Message]):
     def _view(self) -> GroupView:
         now_s = self._context.clock.monotonic_s()
         members = self._book.members(self._takers.numbers, now_s)
-        return GroupView(self._book.state.snapshot(), members, self._book.redelivered)
+        redelivered, expired = self._book.redelivered, self._timely.expired
+        return GroupView(self._book.state.snapshot(), members, redelivered, expired=expired)
 
     # ---- what members say -------------------------------------------------------------------
 

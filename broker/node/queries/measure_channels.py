@@ -18,7 +18,7 @@ from broker.model.failure import invalid_argument
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick
 from broker.model.measured import AtomicMember, MeasuredChannel, RecordHead, SetMark
 from broker.model.message import EXCLUSIVE_TYPES
-from broker.node.directory_messages import Located
+from broker.node.directory_messages import ChannelView, Located
 from broker.node.queries.cut_channels import CHANNELS_MAX, CUT_S, LocateChannel, close_up_to
 from broker.ports.headers import Headers
 
@@ -136,7 +136,7 @@ class _Walk:
 
     async def run(self, heads_max: int, deadline_s: float) -> None:
         """Count at least one record of the span, so that repeated calls make progress."""
-        next_id = await self._start(heads_max)
+        next_id = await first_of_span(self._view, self._after, heads_max)
         left = heads_max
         while True:
             heads = await self._view.heads(next_id)
@@ -146,7 +146,7 @@ class _Walk:
             for head in heads:
                 if head.next_id <= next_id:
                     continue
-                hidden = self._is_hidden(head)
+                hidden = self._measuring.wants(head.vchannel) and is_hidden(self._headers, head)
                 goes_on = self._measuring.take(head, hidden=hidden)
                 if not hidden:
                     self._note_sets(head)
@@ -166,21 +166,6 @@ class _Walk:
     @property
     def _is_full(self) -> bool:
         return len(self.copies) >= self.copies_max
-
-    async def _start(self, heads_max: int) -> MessageId:
-        """The first record of the span, or where the transactions open there begin, if near."""
-        first_id = await self._view.seek(TimeTick(self._after + 1))
-        heads = await self._view.heads(first_id)
-        if not heads:
-            return first_id
-        confirmed_id = min(heads[0].last_confirmed_id, first_id)
-        return MessageId(max(confirmed_id, first_id - heads_max, self._view.offsets().first_id))
-
-    def _is_hidden(self, head: RecordHead) -> bool:
-        """Whether it informs the log of a change: readers do not get it, so it is no row."""
-        if head.kind not in EXCLUSIVE_TYPES or not self._measuring.wants(head.vchannel):
-            return False
-        return not is_control_channel(head.vchannel) and self._headers.announced(head.body)
 
     def _note_sets(self, head: RecordHead) -> None:
         """Note copies of broadcasts, or the commit of a batch: a choice must not part them."""
@@ -207,3 +192,23 @@ class _Walk:
 
     def _is_together(self, vchannel: str) -> bool:
         return vchannel in self._together or pchannel_of(vchannel) in self._together
+
+
+async def first_of_span(view: ChannelView, after: TimeTick, ids_max: int) -> MessageId:
+    """The first record above `after`, or where the transactions open there begin, if near.
+
+    Raises Refused.
+    """
+    first_id = await view.seek(TimeTick(after + 1))
+    heads = await view.heads(first_id)
+    if not heads:
+        return first_id
+    confirmed_id = min(heads[0].last_confirmed_id, first_id)
+    return MessageId(max(confirmed_id, first_id - ids_max, view.offsets().first_id))
+
+
+def is_hidden(headers: Headers, head: RecordHead) -> bool:
+    """Whether it informs the log of a change: readers do not get it, so it is no row."""
+    if head.kind not in EXCLUSIVE_TYPES or is_control_channel(head.vchannel):
+        return False
+    return headers.announced(head.body)

@@ -6,13 +6,15 @@ here all the same. A new term begins with the table that it folded from the log.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from actors import Ref
 from broker.core.groups.group_state import HeldAck
 from broker.core.groups.group_table import GroupTable
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
-from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.groups.consumer_group import GroupKey, GroupLag, GroupView
+from broker.model.ids import TimeTick
 from broker.node.group_messages import KeeperMessage
 
 
@@ -22,6 +24,24 @@ class RunningGroup:
 
     describe: Callable[[], GroupView]
     end_txn: Callable[[Sequence[HeldAck] | None], None]
+
+
+@dataclass(slots=True)
+class GroupNotes:
+    """What is known of a group beside the table, since its pchannel is open here.
+
+    `redelivered` and `expired`: of lives of the Group that have ended. `left`: the closed tick when
+    the last one ended.
+    """
+
+    redelivered: int = 0
+    expired: int = 0
+    dead: int = 0
+    left: TimeTick = TimeTick(0)
+    lag: GroupLag | None = None
+
+
+NO_NOTES: Final = GroupNotes()
 
 
 @dataclass(slots=True)
@@ -35,6 +55,12 @@ class ChannelGroups:
     """How many delayed messages wait on each vchannel that has a schedule."""
     troubles: dict[GroupKey, str] = field(default_factory=dict)
     """Why the dead letters of a group cannot be written."""
+    notes: dict[GroupKey, GroupNotes] = field(default_factory=dict)
+    unsettled: set[GroupKey] = field(default_factory=set)
+    """Groups that are being created, altered, sought or dropped, by records not known to be stored.
+
+    Until that is known none of them runs or is changed: it would go on from what is over then.
+    """
 
     def end_txns(self, ended: Sequence[TxnSession]) -> None:
         """Apply what these transactions have acknowledged; their ends are durable.
@@ -55,10 +81,45 @@ class ChannelGroups:
 
     def view(self, key: GroupKey) -> GroupView:
         """The group, with its members if it runs. It must exist."""
-        group, trouble = self.running.get(key), self.troubles.get(key, "")
-        if group is not None:
-            return replace(group.describe(), trouble=trouble)
-        return GroupView(self.table.groups[key].snapshot(), trouble=trouble)
+        running, notes = self.running.get(key), self.notes.get(key, NO_NOTES)
+        if running is None:
+            view = GroupView(self.table.groups[key].snapshot())
+        else:
+            view = running.describe()
+        return replace(
+            view,
+            trouble=self.troubles.get(key, ""),
+            redelivered=notes.redelivered + view.redelivered,
+            expired=notes.expired + view.expired,
+            dead=notes.dead,
+            seen=TimeTick(0) if running is not None else max(view.group.tick, notes.left),
+            lag=notes.lag,
+        )
+
+    def behind(self, key: GroupKey) -> tuple[int, int]:
+        """How far a group is behind, to sort by: its age, then messages, as counted last."""
+        lag = self.notes.get(key, NO_NOTES).lag
+        return (0, 0) if lag is None else (lag.ms, lag.messages)
+
+    def noted(self, key: GroupKey) -> GroupNotes:
+        """The notes of a group that exists, to be changed."""
+        return self.notes.setdefault(key, GroupNotes())
+
+    def ended(self, key: GroupKey, running: RunningGroup, tick: TimeTick) -> None:
+        """A life of the Group has ended; no-op if that was noted, or the group was dropped."""
+        if self.running.get(key) is not running:
+            return
+        del self.running[key]
+        if key in self.table.groups:
+            view, notes = running.describe(), self.noted(key)
+            notes.redelivered += view.redelivered
+            notes.expired += view.expired
+            notes.left = tick
+
+    def drop_notes(self, key: GroupKey) -> None:
+        """The group was dropped: a new one of this name begins anew."""
+        self.notes.pop(key, None)
+        self.troubles.pop(key, None)
 
     def figures(self) -> Mapping[str, int]:
         """How many groups there are, and how many of them have members or had some lately."""

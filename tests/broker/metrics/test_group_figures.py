@@ -27,7 +27,17 @@ async def test_members_what_they_have_and_delayed_messages_are_counted(tmp_path:
                 found = await families(broker.http)
                 while not value(found, "group_delayed_messages", channel=channel):
                     found = await families(broker.http)
-                assert value(found, "group_redelivered_batches", channel=channel) == 1
+                place = {"channel": channel, "vchannel": batch.vchannel, "group": "workers"}
+                assert value(found, "group_redelivered_batches_total", **place) == 1
+                assert value(found, "group_dead_messages_total", **place) == 0
+                assert value(found, "group_expired_messages_total", **place) == 0
+                assert value(found, "group_dead_letters_failing", channel=channel) == 0
+                # It is counted some seconds later.
+                while not found["tidemark_group_lag_messages"].samples:
+                    found = await families(broker.http)
+                assert value(found, "group_lag_messages", **place) == 2
+                assert value(found, "group_lag_bytes", **place) > 0
+                assert value(found, "group_lag_seconds", **place) > 0
                 await batch.ack()
                 found = await families(broker.http)
                 while not value(found, "group_members_waiting", channel=channel):

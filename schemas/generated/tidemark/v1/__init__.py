@@ -132,6 +132,7 @@ __all__ = (
     "GetSegmentStatesResponse",
     "GroupInfo",
     "GroupJoined",
+    "GroupLag",
     "GroupMember",
     "GroupOpen",
     "GroupStart",
@@ -2759,7 +2760,7 @@ class GroupInfo(betterproto2.Message):
 
     redelivered: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
     """
-    Batches delivered again since the group runs here.
+    Batches delivered again, since the pchannel is open here.
     """
 
     limit: "DeliveryLimit | None" = betterproto2.field(
@@ -2776,6 +2777,26 @@ class GroupInfo(betterproto2.Message):
     Why not; empty when nothing is wrong.
     """
 
+    dead: "int" = betterproto2.field(20, betterproto2.TYPE_INT64)
+    """
+    Copied to the dead letters, and passed over because they were too old, since the pchannel is
+    open here.
+    """
+
+    expired: "int" = betterproto2.field(21, betterproto2.TYPE_INT64)
+
+    seen_tick: "int" = betterproto2.field(22, betterproto2.TYPE_UINT64)
+    """
+    About when a member was there last, or something was acknowledged; 0 while there are members.
+    """
+
+    lag: "GroupLag | None" = betterproto2.field(
+        23, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    What the group holds, as counted some seconds ago; none: not counted yet.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "GroupInfo", GroupInfo)
 
@@ -2788,6 +2809,24 @@ class GroupJoined(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "GroupJoined", GroupJoined)
+
+
+@dataclass(eq=False, repr=False)
+class GroupLag(betterproto2.Message):
+    messages: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Above the floor; what is acknowledged there is counted, too.
+    """
+
+    bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    The age of the floor; 0 when nothing is left.
+    """
+
+
+default_message_pool.register_message("tidemark.v1", "GroupLag", GroupLag)
 
 
 @dataclass(eq=False, repr=False)
@@ -3571,6 +3610,16 @@ class ListGroupsRequest(betterproto2.Message):
     Empty: all groups.
     """
 
+    page_size: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    At most so many; 0, or more than 1,000: 1,000. An answer may have fewer.
+    """
+
+    page: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    `next_page` of the answer before; empty: the first ones.
+    """
+
 
 default_message_pool.register_message(
     "tidemark.v1", "ListGroupsRequest", ListGroupsRequest
@@ -3582,6 +3631,14 @@ class ListGroupsResponse(betterproto2.Message):
     groups: "list[GroupInfo]" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, repeated=True
     )
+    """
+    By name, then by vchannel.
+    """
+
+    next_page: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    What to ask for next; empty: these were the last ones.
+    """
 
 
 default_message_pool.register_message(

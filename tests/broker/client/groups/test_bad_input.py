@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import BadTarget, InvalidArgument, NoSuchCollection, ResourceAcquired
 from broker.client.groups.group_calls import GroupStart
 from broker.core.groups import group_rules
+from broker.edge.groups import groups_service
 from broker.node.groups import group_keeper
+from schemas.generated.tidemark import v1
 from tests.broker.client.groups.test_groups import running
 
 
@@ -55,6 +58,34 @@ async def test_groups_beyond_the_limit_are_refused_and_those_that_are_there_are_
             assert "has 50 groups already, the limit; drop some" in str(each)
         assert len(await log.groups.list("trains")) == 50
         assert created.name == "trains"
+
+
+async def test_a_long_list_comes_in_pages_and_a_bad_page_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_service, "PAGE_MAX", 7)
+    async with running(tmp_path) as (broker, log):
+        (vchannel,) = (await log.collections.create("trains", shards=1)).vchannels
+        names = sorted(f"g{number}" for number in range(24))
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(log.group(name).create("trains"))
+        assert [it.group.key.name for it in await log.groups.list("trains")] == names
+        some = await log.groups.list("trains", most=10)
+        assert [it.group.key.name for it in some] == names[:10]
+        with pytest.raises(BadTarget, match="0 groups are asked for"):
+            await log.groups.list("trains", most=0)
+        monkeypatch.setattr(groups_service, "PAGE_BYTES", 1)
+        assert len(await log.groups.list("trains")) == len(names)
+        calls = log.groups.named("g0")._parts.calls
+        connection = calls.owners._network.connection(broker.address)
+        service = ServiceCalls(connection, "tidemark.v1.Groups", deadline_s=10)
+        for request, told in (
+            (v1.ListGroupsRequest(vchannels=[vchannel], page="soon"), "page 'soon' is none"),
+            (v1.ListGroupsRequest(vchannels=[vchannel], page_size=-1), "a page of -1 groups"),
+        ):
+            with pytest.raises(InvalidArgument, match=told):
+                await service.ask("List", request, v1.ListGroupsResponse)
 
 
 async def test_no_group_is_made_or_joined_on_a_collection_that_was_dropped(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ def test_a_group_that_has_read_all_does_nothing_with_each_tick_nor_for_other_vch
             await fill_another(world, 100)
             assert handled(world) == before
             await fill(world, ["b", "c"])
-            assert bodies(await taking) == ["b", "c"]
+            came = bodies(await taking)
+            if came == ["b"]:  # it was there first
+                came += bodies(await ann.take())
+            assert came == ["b", "c"]
 
     run_seeded(1, scenario)
 
