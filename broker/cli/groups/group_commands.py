@@ -98,11 +98,25 @@ def redrive(target: Target, name: Name, server: Server = "") -> None:
 
 
 @app.command(name="list")
-def list_all(target: Target, server: Server = "", json: Json = False) -> None:
-    """List the groups of a collection: members, what they have, what is left."""
+def list_all(
+    target: Target,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            metavar="N",
+            help="Only the first N, one for each vchannel.",
+        ),
+    ] = None,
+    server: Server = "",
+    json: Json = False,
+) -> None:
+    """List the groups of a collection: members, what they have, what is left, since when idle."""
     from broker.cli.groups.group_views import list_groups
 
-    list_groups(server, target, as_json=json)
+    list_groups(server, target, limit, as_json=json)
 
 
 @app.command()

@@ -1,22 +1,21 @@
 """What `tidemark group` prints."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from broker.cli.counted import counted
 from broker.cli.groups.group_settings import GroupSettings
+from broker.cli.groups.member_states import member_state, seen_of, total_lag
 from broker.cli.session import with_client
-from broker.cli.show.figures import size_text
+from broker.cli.show.figures import size_text, span_text
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
 from broker.cli.show.tables import Column, moment
 from broker.cli.start_text import place_of
 from broker.client import Client
-from broker.client.groups.consumer_group import LEASE_S, GroupLag
+from broker.client.groups.consumer_group import LEASE_S
 from broker.client.groups.group_calls import GroupStart
-from broker.model.groups.consumer_group import GroupView, MemberView
-
-STUCK_LEASES: Final = 0.9
-"""A member that takes nothing, with a batch older than this share of a lease, is slow."""
+from broker.model.groups.consumer_group import GroupLag, GroupView
 
 
 def create_group(
@@ -66,9 +65,9 @@ def drop_group(server: str, target: str, name: str) -> None:
     show(f"dropped group {name} of {target}")
 
 
-def list_groups(server: str, target: str, *, as_json: bool) -> None:
-    """Print one row for each group."""
-    found = with_client(server, lambda client: client.groups.list(target))
+def list_groups(server: str, target: str, most: int | None, *, as_json: bool) -> None:
+    """Print one row for each group; of the first `most` on vchannels, if that is a limit."""
+    found = with_client(server, lambda client: client.groups.list(target, most=most))
     names = sorted({it.group.key.name for it in found})
     by_name = [[it for it in found if it.group.key.name == name] for name in names]
     if as_json:
@@ -81,8 +80,12 @@ def list_groups(server: str, target: str, *, as_json: bool) -> None:
             Column("position", [_moment(min(_floors(it))) for it in by_name]),
             Column("members", [str(len(it)) for it in members]),
             Column("batches out", [str(_leases(it)) for it in by_name]),
-            Column("redelivered", [str(sum(v.redelivered for v in it)) for it in by_name]),
+            Column("behind", [_lag(it, lambda lag: f"{lag.messages:,}") for it in by_name]),
+            Column("holds", [_lag(it, lambda lag: size_text(lag.bytes)) for it in by_name]),
+            Column("idle", [_idle(it) for it in by_name]),
+            Column("redelivered", [_sum(it, "redelivered") for it in by_name], leaves=3),
             Column("dying", [_dying(it) for it in by_name], leaves=2),
+            Column("dead", [_sum(it, "dead") for it in by_name], leaves=4),
             Column("who", [", ".join(it) or "-" for it in members], leaves=1),
         ]
     )
@@ -105,7 +108,7 @@ def describe_group(server: str, target: str, name: str, *, as_json: bool) -> Non
         [
             Column("member", [member.name for _, member in rows]),
             Column("vchannel", [view.group.key.vchannel for view, _ in rows], leaves=1),
-            Column("state", [_state(view, member) for view, member in rows]),
+            Column("state", [member_state(view, member) for view, member in rows]),
             Column("batches out", [str(member.leases) for _, member in rows]),
             Column("oldest s", [f"{member.oldest_s:.1f}" for _, member in rows]),
         ]
@@ -159,16 +162,6 @@ def _positions(found: Sequence[GroupView]) -> list[Column]:
     ]
 
 
-def _state(view: GroupView, member: MemberView) -> str:
-    """Why a member gets nothing, if so; a dead one leaves, so it is not here."""
-    if member.waiting:
-        return "waiting for messages"
-    if not member.leases:
-        return "paused: takes nothing"
-    old = member.oldest_s * 1000 >= STUCK_LEASES * view.group.lease_ms
-    return "slow: its leases run out" if old else "working"
-
-
 def _members(views: Sequence[GroupView]) -> list[str]:
     return sorted({member.name for view in views for member in view.members})
 
@@ -177,6 +170,22 @@ def _dying(views: Sequence[GroupView]) -> str:
     """What is not in the dead letters yet, and that something is wrong with them."""
     count = sum([len(view.group.dying) for view in views])
     return f"{count} (failing)" if any(view.trouble for view in views) else str(count)
+
+
+def _sum(views: Sequence[GroupView], figure: str) -> str:
+    return f"{sum([getattr(it, figure) for it in views]):,}"
+
+
+def _lag(views: Sequence[GroupView], text: Callable[[GroupLag], str]) -> str:
+    lag = total_lag(views)
+    return "-" if lag is None else text(lag)
+
+
+def _idle(views: Sequence[GroupView]) -> str:
+    """Since when nobody was there; by the local clock, which may be behind the broker's."""
+    seen = seen_of(views)
+    now_ms = datetime.now(UTC).timestamp() * 1000
+    return span_text(max(0.0, (now_ms - (seen >> TICK_LOGICAL_BITS)) / 1000)) if seen else "-"
 
 
 def _floors(views: Sequence[GroupView]) -> list[int]:
@@ -192,7 +201,7 @@ def _moment(tick: int) -> str:
 
 
 def _fields(view: GroupView) -> dict[str, Any]:
-    group = view.group
+    group, lag = view.group, view.lag
     return {
         "group": group.key.name,
         "vchannel": group.key.vchannel,
@@ -203,10 +212,14 @@ def _fields(view: GroupView) -> dict[str, Any]:
         "deliveries_max": None if group.limit is None else group.limit.deliveries_max,
         "dying": len(group.dying),
         "trouble": view.trouble,
+        "dead": view.dead,
+        "expired": view.expired,
+        "seen_tick": view.seen,
+        "lag": lag and {"messages": lag.messages, "bytes": lag.bytes, "ms": lag.ms},
         "members": [
             {
                 "name": it.name,
-                "state": _state(view, it),
+                "state": member_state(view, it),
                 "batches": it.leases,
                 "oldest_ms": round(it.oldest_s * 1000),
             }

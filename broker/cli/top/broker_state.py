@@ -20,6 +20,7 @@ from broker.client.cluster import (
     ServerTraffic,
 )
 from broker.client.txn import AppCommits
+from broker.model.groups.consumer_group import GroupView
 from broker.model.ids import CollectionId
 from broker.model.master.segment_meta import SegmentMeta
 from broker.model.master.table_change import DEFAULT_DATABASE
@@ -30,6 +31,9 @@ COLLECTIONS_S = 10.0
 SEGMENTS_S = 5.0
 SEGMENTS_MAX = 2_000
 """Of one look: the coordinator reads a record for each."""
+GROUPS_S = 2.0
+GROUPS_MAX = 2_000
+"""Groups on vchannels of one look, by name: each is an object of the answer."""
 LAGS_S = 5.0
 """Between two counts of what cursors are behind: nodes read heads of records for it."""
 
@@ -41,7 +45,7 @@ class BrokerState:
     `missing`: what the broker did not answer, by the name of the field, with the error.
     `collections`, of all databases, and the messages that cursors are behind, may be from an
     earlier answer, of the times `collections_at_s` and `lags_at_s`. `segments`: the first
-    SEGMENTS_MAX, by collection; None, like `partitions`, before they were asked for.
+    SEGMENTS_MAX, by collection; None, like `partitions` and `groups`, before they were asked for.
     """
 
     at_s: float
@@ -57,9 +61,11 @@ class BrokerState:
     cursors: Sequence[CursorView] = ()
     traffic: Sequence[ServerTraffic] = ()
     segments: Sequence[SegmentMeta] | None = None
+    groups: Sequence[GroupView] | None = None
     partitions: Mapping[CollectionId, int] | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     segments_at_s: float = float("-inf")
+    groups_at_s: float = float("-inf")
     collections_at_s: float = float("-inf")
     lags_at_s: float = float("-inf")
 
@@ -70,14 +76,18 @@ class BrokerState:
 
 
 async def read_state(
-    client: Client, before: BrokerState | None = None, *, segments: bool = False
+    client: Client,
+    before: BrokerState | None = None,
+    *,
+    segments: bool = False,
+    groups: bool = False,
 ) -> BrokerState:
     """Send all requests concurrently. Raises what `channels`, `health` and `actors` raise.
 
     Any other request that fails is noted in `missing`. Broadcasts and commits are requested only
     from a coordinator; a node has none. Collections are not asked for again while the pchannels
-    name the same vchannels as `before`: they are the largest answer, and rarely change. `segments`:
-    ask for them and for the numbers of partitions, too, unless that was done a moment ago.
+    name the same vchannels as `before`: they are the largest answer, and rarely change. `segments`
+    and `groups`: ask for these (and for the numbers of partitions) if that was some time ago.
     """
     channels = await client.admin.channels()
     actors = await client.admin.actors(known=channels)
@@ -98,16 +108,14 @@ async def read_state(
         del questions["collections"]
         answers["collections"] = before.collections
         answers["collections_at_s"] = before.collections_at_s
-    if before is not None and (not segments or now_s - before.segments_at_s < SEGMENTS_S):
-        state = replace(
-            state,
-            segments=before.segments,
-            partitions=before.partitions,
-            segments_at_s=before.segments_at_s,
-        )
-    elif segments:
+    known = before or state
+    state = _with_what_is_asked_rarely(state, known)
+    if segments and now_s - known.segments_at_s >= SEGMENTS_S:
         questions |= _questions_of_segments(client)
         answers["segments_at_s"] = now_s
+    if groups and now_s - known.groups_at_s >= GROUPS_S:
+        questions |= _questions_of_groups(client, state)
+        answers["groups_at_s"] = now_s
     # Not at the first look, which should come at once.
     measured = before is not None and now_s - before.lags_at_s >= LAGS_S
     if measured:
@@ -121,6 +129,17 @@ async def read_state(
         answers["lags_at_s"] = before.lags_at_s
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     return replace(state, at_s=anyio.current_time(), at_ms=now_ms, missing=missing, **answers)
+
+
+def _with_what_is_asked_rarely(state: BrokerState, known: BrokerState) -> BrokerState:
+    return replace(
+        state,
+        segments=known.segments,
+        partitions=known.partitions,
+        segments_at_s=known.segments_at_s,
+        groups=known.groups,
+        groups_at_s=known.groups_at_s,
+    )
 
 
 def _are_the_same_collections(before: BrokerState, now: BrokerState) -> bool:
@@ -157,6 +176,13 @@ def _questions_of_segments(client: Client) -> dict[str, Callable[[], Awaitable[o
         "segments": lambda: client.master.show_segments(0, most=SEGMENTS_MAX),
         "partitions": client.master.count_partitions,
     }
+
+
+def _questions_of_groups(
+    client: Client, state: BrokerState
+) -> dict[str, Callable[[], Awaitable[object]]]:
+    vchannels = sorted(state.vchannels)
+    return {"groups": lambda: client.groups.list_on(vchannels, most=GROUPS_MAX)}
 
 
 async def _all_collections(client: Client) -> list[Collection]:

@@ -11,13 +11,16 @@ from broker.cli.top.layout import elide_end, elide_middle
 from broker.cli.top.look import TOTAL_IN, TOTAL_OUT, Look
 from broker.cli.top.section import TREND_MAX, UNKNOWN, Page
 
-PAGES = ("collections", "lag", "channels", "work", "actors", "health", "segments")
+PAGES = ("collections", "lag", "channels", "work", "actors", "health", "segments", "groups")
 HEALTH, SEGMENTS = PAGES.index("health"), PAGES.index("segments")
+GROUPS = PAGES.index("groups")
+SHORT = {"collections": "colls", "channels": "chans", "segments": "segs"}
+"""Names of pages in a narrow window."""
 HEAD_LINES, FOOT_LINES = 3, 1
 WIDTH_MIN, HEIGHT_MIN = 60, 10
 KEYS = (
     ("q", "quit"),
-    ("1-7", "page"),
+    ("1-8", "page"),
     ("/", "filter"),
     ("< >", "sort"),
     ("r", "reverse"),
@@ -25,7 +28,7 @@ KEYS = (
     ("+ -", "pace"),
 )
 HELP = (
-    ("1-7, left, right", "choose a page"),
+    ("1-8, left, right", "choose a page"),
     ("an underlined letter", "sort by that column; again: the other way round"),
     ("< >, a click", "sort by the column beside, or by the one clicked"),
     ("r", "reverse the order"),
@@ -174,17 +177,27 @@ def _tabs(look: Look | None, page: int, width: int) -> Text:
 
 
 def _titles(look: Look | None, page: int, width: int) -> list[str]:
-    """Number and name of each page; of the others the number alone where names do not fit."""
-    titles = [f"{number} {name}" for number, name in enumerate(PAGES, start=1)]
+    """Number and name of each page; of the others short ones, or numbers, where it is narrow."""
+    titles = _numbered(PAGES)
     mark = ""
     if look is not None:
         health = look.broker.health
         odd = len(health.troubles) + len(health.damages) + len(look.broker.missing)
         mark = f" !{count_text(odd)}" if odd else ""
-    if sum(len(it) + 2 for it in titles) + len(mark) > width:
+    if _room(titles, mark) > width:
+        titles = _numbered([SHORT.get(it, it) if n != page else it for n, it in enumerate(PAGES)])
+    if _room(titles, mark) > width:
         titles = [it if n == page else it.split()[0] for n, it in enumerate(titles)]
     titles[HEALTH] += mark
     return titles
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    return [f"{number} {name}" for number, name in enumerate(names, start=1)]
+
+
+def _room(titles: Sequence[str], mark: str) -> int:
+    return sum([len(it) + 2 for it in titles]) + len(mark)
 
 
 def page_at(column: int, look: Look | None, page: int, width: int) -> int | None:

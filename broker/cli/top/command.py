@@ -10,7 +10,16 @@ from broker.cli.standard_streams import end_on_closed_pipe
 from broker.cli.top.ascii_text import ascii_text, shows_unicode
 from broker.cli.top.broker_state import BrokerState, read_state
 from broker.cli.top.choices import Choices
-from broker.cli.top.chrome import HEIGHT_MIN, PAGES, SEGMENTS, WIDTH_MIN, Status, head, joined
+from broker.cli.top.chrome import (
+    GROUPS,
+    HEIGHT_MIN,
+    PAGES,
+    SEGMENTS,
+    WIDTH_MIN,
+    Status,
+    head,
+    joined,
+)
 from broker.cli.top.layout import draw_page
 from broker.cli.top.look import Look
 from broker.cli.top.picture import page_of
@@ -38,10 +47,10 @@ def show_once(server: str, once: Once) -> None:
     number = page_number(once.page)
 
     async def looks(client: Client) -> tuple[BrokerState, BrokerState]:
-        segments = number == SEGMENTS
-        first = await read_state(client, segments=segments)
+        segments, groups = number == SEGMENTS, number == GROUPS
+        first = await read_state(client, segments=segments, groups=groups)
         await anyio.sleep(once.every_s)
-        return first, await read_state(client, first, segments=segments)
+        return first, await read_state(client, first, segments=segments, groups=groups)
 
     before, broker = with_client(server, looks)
     look = Look(broker, Rates.between(before, broker), History())

@@ -22,6 +22,7 @@ from broker.cli.top.look import Look
 from broker.cli.top.pages.actors_page import actors_page
 from broker.cli.top.pages.channels_page import channels_page
 from broker.cli.top.pages.collections_page import collections_page
+from broker.cli.top.pages.groups_page import groups_page
 from broker.cli.top.pages.health_page import health_page
 from broker.cli.top.pages.readers_page import readers_page
 from broker.cli.top.pages.segments_page import segments_page
@@ -50,6 +51,7 @@ def page_of(look: Look, choices: Choices) -> Page:
         None,
         health_page,
         segments_page,
+        groups_page,
     )
     make = makers[choices.page]
     return actors_page(look, expanded=choices.expanded) if make is None else make(look)

@@ -19,11 +19,11 @@ from broker.cli.show.tables import short_moment
 from broker.cli.top.ascii_text import ascii_text
 from broker.cli.top.broker_state import BrokerState, read_state
 from broker.cli.top.choices import Choices
-from broker.cli.top.chrome import HEAD_LINES, PAGES, SEGMENTS, Status, page_at
+from broker.cli.top.chrome import GROUPS, HEAD_LINES, PAGES, SEGMENTS, Status, page_at
 from broker.cli.top.look import Look, note_rates
 from broker.cli.top.picture import Picture, draw
 from broker.cli.top.rates import History, Rates
-from broker.client import Deadlines, TidemarkError, connect
+from broker.client import Client, Deadlines, TidemarkError, connect
 
 DEADLINES = Deadlines(connect_s=3.0, open_s=3.0, call_s=3.0, close_s=0.2)
 """Short, because a user at a screen wants to know soon that the broker does not answer."""
@@ -237,7 +237,7 @@ class TopScreen(App[None]):
         # Every key leaves the help, also one that does something else.
         turned = choices.page != self.choices.page
         self.choices = replace(choices, help=choices.help and not self.choices.help)
-        if turned and choices.page == SEGMENTS:
+        if turned and choices.page in (SEGMENTS, GROUPS):
             self._wake.set()  # they are asked for while this page is shown
         self.redraw()
 
@@ -250,12 +250,16 @@ class TopScreen(App[None]):
                 async with connect(at, cluster=cluster, deadlines=DEADLINES) as client:
                     while True:
                         if not self.paused:
-                            segments = self.choices.page == SEGMENTS
-                            self._update(await read_state(client, self._before, segments=segments))
+                            self._update(await self._read(client))
                         await self._wait()
             except TidemarkError as error:
                 self._note_lost(str(error))
             await self._wait()
+
+    async def _read(self, client: Client) -> BrokerState:
+        page = self.choices.page
+        segments, groups = page == SEGMENTS, page == GROUPS
+        return await read_state(client, self._before, segments=segments, groups=groups)
 
     async def _wait(self) -> None:
         self._wake = anyio.Event()

@@ -23,6 +23,13 @@ from broker.client.cluster import (
 from broker.client.txn import AppCommits
 from broker.model.barrier import BarrierKind
 from broker.model.collection import RowSchema
+from broker.model.groups.consumer_group import (
+    GroupKey,
+    GroupLag,
+    GroupSnapshot,
+    GroupView,
+    MemberView,
+)
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, VChannelName
 from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState, SegmentOrigin
 from broker.model.named_cursor import ChannelLag
@@ -187,11 +194,35 @@ def busy_states() -> tuple[BrokerState, BrokerState]:
         commits=(AppCommits("etl", 6, NOW_MS - 9000, 7, "committing", 1200, 12),),
         traffic=(_counts(vchannels, 1000),),
         segments=some_segments(),
+        groups=some_groups(vchannels),
         partitions={it.id: 3 if it.name == "orders" else 1 for it in collections},
     )
     grown = [replace(it, handled=it.handled + 50) for it in first.actors]
     second = replace(first, at_s=12.0, actors=grown, traffic=(_counts(vchannels, 25_700, 2000),))
     return first, second
+
+
+def some_groups(vchannels: list[VChannelName]) -> tuple[GroupView, ...]:
+    """`workers` on all of `flights`, with a slow and a paused member; one that nobody needs."""
+    ann, bob = MemberView("ann", 1, True, 2, 3.0), MemberView("bob", 2, False, 1, 29.5)
+    eve = MemberView("eve", 3, False, 0, 0.0)
+    lag = GroupLag(307_000, 61_400_000, 95_200)
+    old = TimeTick((NOW_MS - 3 * 86_400_000) << 18)
+    trouble = "dead letters cannot be written: the disk is full"
+    return (
+        some_group(vchannels[4], "forgotten", lag=replace(lag, ms=3 * 86_400_000), seen=old),
+        some_group(vchannels[5], "new"),
+        some_group(vchannels[0], "workers", members=(ann, bob), lag=lag, redelivered=7, dead=1),
+        some_group(vchannels[1], "workers", members=(ann,), lag=lag, expired=12),
+        some_group(vchannels[2], "workers", members=(ann, eve), lag=GroupLag(0, 0, 0)),
+        some_group(vchannels[5], "writers", lag=GroupLag(0, 0, 0), trouble=trouble, seen=old),
+    )
+
+
+def some_group(vchannel: str, name: str, **given: Any) -> GroupView:
+    tick = TimeTick((NOW_MS - 95_200) << 18)
+    group = GroupSnapshot(GroupKey(vchannel, name), 30_000, tick, (), tick, tick)
+    return replace(GroupView(group), **given)
 
 
 def _counts(vchannels: list[VChannelName], messages: int, at_ms: int = 0) -> ServerTraffic:

@@ -12,6 +12,8 @@ from broker.cli.top.look import Look
 from broker.cli.top.pages.actors_page import actors_page
 from broker.cli.top.pages.channels_page import channel_section, node_section
 from broker.cli.top.pages.collections_page import collection_section
+from broker.cli.top.pages.groups_page import NOT_ASKED as GROUPS_NOT_ASKED
+from broker.cli.top.pages.groups_page import group_section, member_section
 from broker.cli.top.pages.health_page import held_section, trouble_section
 from broker.cli.top.pages.readers_page import cursor_section, reader_section
 from broker.cli.top.pages.segments_page import (
@@ -276,7 +278,7 @@ def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
         for section in page_of(Look(empty), Choices(number)).sections:
             assert section.rows or section.empty.endswith("."), section.title
     names = ("channels", "collections", "cursors", "commits", "broadcasts", "locks", "barriers")
-    missing = dict.fromkeys((*names, "segments"), "away")
+    missing = dict.fromkeys((*names, "segments", "groups"), "away")
     look = Look(replace(empty, missing=missing))
     said = {
         section.title: section.empty
@@ -285,3 +287,30 @@ def test_no_section_is_blank_and_one_without_an_answer_says_the_error() -> None:
         if not section.rows
     }
     assert {title for title, words in said.items() if words != "away"} == {"actors", "holds"}
+
+
+def test_a_group_is_the_sum_of_its_vchannels_and_one_that_fails_or_is_slow_is_odd() -> None:
+    section = group_section(busy())
+    titles = ("group", "of", "members", "behind", "lag", "out", "again", "dead", "expired")
+    found = {name: rest for name, *rest in cells(section, *titles)}
+    assert found == {
+        "forgotten": ["orders", 0, 307_000, 259_200.0, 0, 0, 0, 0],
+        "new": ["orders", 0, None, None, 0, 0, 0, 0],
+        "workers": ["flights", 3, 614_000, 95.2, 7, 7, 1, 12],
+        "writers": ["orders", 0, 0, 0.0, 0, 0, 0, 0],
+    }
+    assert [row.odd for row in section.rows] == [False, False, True, True]
+    idle = dict(cells(section, "group", "idle"))
+    assert idle == {"forgotten": 259_200.0, "new": None, "workers": None, "writers": 259_200.0}
+
+
+def test_a_member_is_shown_by_its_worst_vchannel() -> None:
+    assert cells(member_section(busy()), "member", "of group", "state", "out", "vchannels") == [
+        ("ann", "workers of flights", "waiting for messages", 6, 3),
+        ("bob", "workers of flights", "slow: its leases run out", 1, 1),
+        ("eve", "workers of flights", "paused: takes nothing", 0, 1),
+    ]
+
+
+def test_groups_are_asked_for_when_their_page_is_shown() -> None:
+    assert group_section(Look(broker_state())).empty == GROUPS_NOT_ASKED

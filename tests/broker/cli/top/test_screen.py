@@ -170,7 +170,7 @@ async def test_keys_choose_pages_order_and_filter(tmp_path: Path) -> None:
             await pilot.press("right", "right")
             assert "[3 channels]" in text(screen)
             await pilot.press("left", "left", "left")
-            assert "[7 segments]" in text(screen)
+            assert "[8 groups]" in text(screen)
             await pilot.press("5", "e")
             assert "appender" in text(screen) or "rows 1-" in text(screen)
 
