@@ -265,9 +265,9 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             log.error("broadcast in quarantine", broadcast=self._name, cause=str(error))
             await self._save(poisoned(self._task, str(error)))
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - user code must not end the task
             if isinstance(error, Conflict) and isinstance(callback, EndsBroadcast):
-                raise  # as in `receive`
+                await self._read_again(error)
             self._failed(f"the callback failed: {error!r}")
             return
         if callback is not None:
@@ -284,6 +284,18 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         revision = await callback.apply_with_end(broadcast, outcome, end)
         if revision is not None:
             self._recorded = RecordedBroadcast(ended, revision)
+
+    async def _read_again(self, conflict: Conflict) -> None:
+        """Take over the record after a call of the callback that came too late.
+
+        An earlier call had no answer in time, and may have ended the broadcast: then the next round
+        says so. After a disk that stood still that holds for many tasks, too many to restart.
+        """
+        recorded = await self._parts.records.read(self._name)
+        if recorded is None:
+            raise conflict  # finished and forgotten: the next incarnation stops
+        if recorded.revision != self._recorded.revision:
+            self._recorded, self._task = recorded, recorded.task
 
     async def _leave_quarantine(self, skip: bool, caller: Envelope[BroadcasterMessage]) -> None:
         if not self._task.poison or not self._task.unfinished:

@@ -1,12 +1,14 @@
 """The table takes the end of a broadcast into the write of its change."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
 import pytest
 
 from actors import ONE_FOR_ONE, ChildSpec, Ref, SupervisorSpec, System
 from actors.testing import VirtualClock, run_seeded
+from broker.master.ddl.ddl_callbacks import APPLY_S
 from broker.master.table.apply_change import ChangeWriter
 from broker.master.table.messages import ApplyChange
 from broker.master.table.meta_table import END_BYTES_MAX, MetaTable
@@ -16,6 +18,7 @@ from broker.model.master.ddl import CreateCollection, CreatePartition, DropColle
 from broker.model.master.table_change import AddCollection, AddPartition, RemoveCollection
 from broker.ports.callbacks import EndRecord
 from broker.ports.meta import Conflict
+from tests.broker.coordinator.broadcast.broadcasting import FaultyStore
 from tests.broker.master.simulated_master import SimulatedMaster
 
 ID = CollectionId(100)
@@ -107,6 +110,43 @@ def test_a_definition_costs_as_many_writes_as_a_broadcast_and_a_removal_one_more
         recorded, landed, applied, ended = 1, 1, 1, 1
         assert counts[0] == counts[1] == recorded + landed + applied
         assert counts[2] == recorded + landed + applied + ended + 1, "and its partitions"
+
+    run_seeded(1, main)
+
+
+class SlowStore(FaultyStore):
+    """One write of a collection takes so long, as when a disk stands still."""
+
+    stall_s = 0.0
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        if self.stall_s and any(it.startswith("collection/") for it in puts):
+            stall_s, self.stall_s = self.stall_s, 0.0
+            await anyio.sleep(stall_s)
+        return await super().write(puts, deletes=deletes, expect=expect)
+
+
+def test_a_change_that_is_written_too_late_ends_its_broadcast_and_restarts_no_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        made = SimulatedMaster()
+        store = made.store = SlowStore(made.faults)
+        async with made.process():
+            await made.change(CreateCollection("warm", 1))
+            store.stall_s = APPLY_S + 10.0
+            async with anyio.create_task_group() as tasks:
+                for name in "abc":
+                    tasks.start_soon(made.once, CreateCollection(name, 1))
+            assert not store.stall_s
+            assert [it.name for it in await made.table.page("", "", 10)] == [*"abc", "warm"]
+        assert not [it for it in caplog.messages if "restarts in" in it]
 
     run_seeded(1, main)
 
