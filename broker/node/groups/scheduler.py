@@ -155,8 +155,12 @@ class Scheduler(Actor[LookAtSchedule]):
             return
         for item in answer.items:
             self._remember(item)
+        if self._newest is not None:
+            # Nothing that is read later comes before it. Now, and not once it has caught up: what
+            # was released since the floor may be more than memory holds.
+            self._schedule.released(self._newest)
         self._at = answer.cursor
-        self._catch_up(answer.cursor)
+        self._caught_up = self._caught_up or answer.cursor.next_id > self._mark
         self._opened.groups.scheduled[self._key.vchannel] = len(self._schedule)
         if self._caught_up and not await self._release(answer.cursor.tick):
             return
@@ -180,12 +184,6 @@ class Scheduler(Actor[LookAtSchedule]):
             for index in range(item.first, item.end):
                 message = ReleasedMessage(times.at_ms, record.base_id + index)
                 self._schedule.add(message, item.first_tick)
-
-    def _catch_up(self, cursor: ReadPosition) -> None:
-        if not self._caught_up and cursor.next_id > self._mark:
-            self._caught_up = True
-            if self._newest is not None:
-                self._schedule.released(self._newest)
 
     async def _release(self, closed: TimeTick) -> bool:
         """Release what is due at this tick; False when it has to begin anew."""

@@ -166,3 +166,31 @@ def test_a_delayed_message_that_was_removed_is_left_out() -> None:
             assert [payload_of(it) for it in bodies] == [b"kept"]
 
     run_seeded(0, scenario)
+
+
+def test_a_new_life_remembers_only_what_waits() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await open_schedule(world)
+            await world.append(delayed(["far"], world.clock.wall_ms() + 10_000_000))
+            rounds, count = 12, 50
+            texts = [f"{it:08_}" * 1000 for it in range(count)]
+            for number in range(1, rounds + 1):
+                await world.append(delayed(texts, world.clock.wall_ms() + 500))
+                await until_released(world, number * count)
+            assert await world.remove(term=5) is None
+            assert await world.assign(term=6) is None
+            most = 0
+            for _ in range(100):
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                    opened = world.node.open_channels.find(PCHANNEL)
+                    most = max(most, opened.groups.scheduled.get(VCHANNEL, 0) if opened else 0)
+                await world.clock.sleep(0.1)
+            assert (await world.locate()).groups.scheduled == {VCHANNEL: 1}
+            # Those of about one pull, whose copies come behind them.
+            assert 1 <= most <= 5 * count
+            assert len(await releases(world)) == rounds * count
+
+    run_seeded(0, scenario)
