@@ -126,14 +126,16 @@ async def letters(parts: LetterParts, group: str) -> list[DeadLetter]:
         async for batch in parts.readers.read_batches(collection_of(group), until="now"):
             found += [it for it in map(letter_of, batch.messages) if it is not None]
     except NoSuchCollection as error:
-        cause = f"group {group!r} has no dead letters: it has no deliveries_max ({error.cause})"
-        raise NoSuchCollection(cause, error.code) from None
+        raise _has_none(group, error) from None
     return found
 
 
 async def redriven(parts: LetterParts, group: str, target: str, vchannels: Sequence[str]) -> int:
     """Append those again that came from these vchannels, and were not by an earlier call."""
-    await letters(parts, group)  # raises for a group without any
+    try:
+        await parts.collections.get(collection_of(group))
+    except NoSuchCollection as error:
+        raise _has_none(group, error) from None
     cursor, done = f"redrive.{group}.{target}", 0
     reader = parts.readers.read_batches(collection_of(group), start=cursor, until="now")
     async for batch in reader:
@@ -149,3 +151,8 @@ async def redriven(parts: LetterParts, group: str, target: str, vchannels: Seque
         done += len(mine)
         await reader.commit()
     return done
+
+
+def _has_none(group: str, error: NoSuchCollection) -> NoSuchCollection:
+    cause = f"group {group!r} has no dead letters: it has no deliveries_max ({error.cause})"
+    return NoSuchCollection(cause, error.code)
