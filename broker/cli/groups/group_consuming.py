@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker.client import MessageBatch, Received
-from broker.client.errors import LeaseLost
+from broker.client.errors import LeaseLost, OutcomeUnknown
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 
@@ -13,6 +13,7 @@ LOST = (
     "some messages were written too late: others may get them again; write faster, or create the"
     " group with a longer --lease"
 )
+UNKNOWN = "some messages were written, but the answer to their acknowledgement was lost: {error}"
 
 
 class Writes(Protocol):
@@ -27,7 +28,7 @@ class Writes(Protocol):
 
 async def take_as_member(member: GroupMember, output: Writes) -> None:
     """Write messages until the limit; what lies behind it is left to other members."""
-    warned = False
+    warned: set[type[Exception]] = set()
     async with member:
         async for leased in member:
             done = await _written(leased, output)
@@ -36,10 +37,12 @@ async def take_as_member(member: GroupMember, output: Writes) -> None:
                     await leased.ack()
                 elif done:
                     await leased.ack(done)
-            except LeaseLost:
-                if not warned:
-                    sys.stderr.write(f"tidemark: {LOST}\n")
-                warned = True
+            except (LeaseLost, OutcomeUnknown) as error:
+                # Such as when the vchannel moves: the member joins again by itself.
+                if type(error) not in warned:
+                    why = LOST if isinstance(error, LeaseLost) else UNKNOWN.format(error=error)
+                    sys.stderr.write(f"tidemark: {why}\n")
+                warned.add(type(error))
             if done is not None:
                 return
 
