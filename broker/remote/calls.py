@@ -3,18 +3,23 @@
 The connection is made at the first call, and again after it broke. A failed call is not retried.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from grpclib.config import Configuration
-from grpclib.const import Cardinality, Status
+from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
 from broker.model.failure import Refused, StreamingCode
-from broker.transport import Channel, MessageCodec, WireMessage, restored_cancellation
+from broker.transport import (
+    Channel,
+    MessageCodec,
+    WireMessage,
+    restored_cancellation,
+    unary_call,
+)
 from broker.transport.codec import RawDetailsCodec
 from schemas.status import read_status_details
 from schemas.wire import Malformed
@@ -59,18 +64,14 @@ class Calls:
             )
         # Translated outside of the timeout, so that its TimeoutError becomes Unreachable as well.
         with self._translated(deadline_s), self._left_closed():
-            async with (
-                asyncio.timeout(deadline_s),
-                self._channel.request(
-                    path,
-                    Cardinality.UNARY_UNARY,
-                    type(request),
-                    answer,
-                    metadata=self._metadata,
-                ) as stream,
-            ):
-                await stream.send_message(request, end=True)
-                received = await stream.recv_message()
+            received = await unary_call(
+                self._channel,
+                path,
+                request,
+                answer,
+                metadata=self._metadata,
+                deadline_s=deadline_s,
+            )
         if received is None:
             raise Unreachable(f"{self._address}: {path} ended without an answer")
         return received

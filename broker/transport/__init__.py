@@ -12,6 +12,7 @@ from broker.transport.codec import MessageCodec, WireMessage
 from broker.transport.dialling import Channel
 from broker.transport.listener import Listener, ListenerLimits
 from broker.transport.streams import BatchStream, CutShort, Stalled, StreamGone
+from broker.transport.unary_calls import unary_call
 
 __all__ = [
     "BatchStream",
@@ -28,4 +29,5 @@ __all__ = [
     "WireMessage",
     "open_call",
     "restored_cancellation",
+    "unary_call",
 ]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from broker.cli.commands.completions import cursors as known_cursors
-from broker.cli.commands.flags import Json, Server
+from broker.cli.commands.flags import Json, Place, Server
 from broker.cli.commands.show_by_default import ShowByDefaultGroup
 
 app = typer.Typer(
@@ -43,14 +43,7 @@ def get(name: Name, server: Server = "", json: Json = False) -> None:
 @app.command()
 def reset(
     name: Annotated[str, typer.Argument(help="Name of the cursor; a new name makes one.")],
-    to: Annotated[
-        str,
-        typer.Argument(
-            metavar="all|latest|tick:N|TIME",
-            help="Where to. TIME: 2026-01-02T03:04, local unless it has a zone, or 10m for ten"
-            " minutes ago.",
-        ),
-    ],
+    to: Place,
     targets: Annotated[
         list[str] | None,
         typer.Argument(help="Collections or channels of the cursor; needed for a new one."),

@@ -75,6 +75,14 @@ From = Annotated[
         " local unless it has a zone, or 10m for ten minutes ago.",
     ),
 ]
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="all|latest|tick:N|TIME",
+        help="Where to. TIME: 2026-01-02T03:04, local unless it has a zone, or 10m for ten"
+        " minutes ago.",
+    ),
+]
 FromCursor = Annotated[
     str,
     typer.Option(

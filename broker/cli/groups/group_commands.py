@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from broker.cli.commands.completions import collections
-from broker.cli.commands.flags import Json, Server
+from broker.cli.commands.flags import Json, Place, Server
 from broker.cli.groups.group_settings import GroupSettings
 
 app = typer.Typer(
@@ -25,14 +25,6 @@ DeliveriesMax = Annotated[
         "--deliveries-max",
         metavar="N",
         help="A message delivered N times without an acknowledgement goes to NAME.dead.",
-    ),
-]
-Start = Annotated[
-    str,
-    typer.Argument(
-        metavar="all|latest|tick:N|TIME",
-        help="Where to. TIME: 2026-01-02T03:04, local unless it has a zone, or 10m for ten"
-        " minutes ago.",
     ),
 ]
 
@@ -136,7 +128,7 @@ def lag(target: Target, name: Name, server: Server = "", json: Json = False) -> 
 
 
 @app.command()
-def seek(target: Target, name: Name, to: Start, server: Server = "") -> None:
+def seek(target: Target, name: Name, to: Place, server: Server = "") -> None:
     """Set a group without members to another place; what lies above it is delivered again."""
     from broker.cli.groups.group_views import seek_group
 

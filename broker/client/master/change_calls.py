@@ -74,15 +74,10 @@ class ChangeCalls:
         OutcomeUnknown when the deadline passes or the client is closed meanwhile.
         """
 
-        async def attempt(left_s: float) -> W:
-            try:
-                return await self._calls.ask(method, request, answer, deadline_s=left_s)
-            except ChannelNotExist as error:
-                raise UnknownDefinition(error.cause, error.code) from None
-
         self._calls.check_usable()
         try:
-            return await retry_call(attempt, options.get("deadline_s", CHANGE_S))
+            within_s = options.get("deadline_s", CHANGE_S)
+            return await self._retried(method, request, answer, within_s)
         except (ClosedClient, DeadlineExceeded) as error:
             base: v1.MsgBase = getattr(request, "base")  # noqa: B009 - of every such request
             raise OutcomeUnknown(
@@ -97,14 +92,18 @@ class ChangeCalls:
 
     async def read(self, method: str, request: WireMessage, answer: type[W]) -> W:
         """The answer to a read. Errors that may pass are retried; raises UnknownDefinition."""
+        return await self._retried(method, request, answer, self._deadline_s)
 
+    async def _retried(
+        self, method: str, request: WireMessage, answer: type[W], within_s: float
+    ) -> W:
         async def attempt(left_s: float) -> W:
             try:
                 return await self._calls.ask(method, request, answer, deadline_s=left_s)
             except ChannelNotExist as error:
                 raise UnknownDefinition(error.cause, error.code) from None
 
-        return await retry_call(attempt, self._deadline_s)
+        return await retry_call(attempt, within_s)
 
 
 def number(given: int, what: str, bits: int = 64) -> int:

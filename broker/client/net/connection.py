@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from grpclib.config import Configuration
-from grpclib.const import Cardinality, Status
+from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
@@ -38,6 +38,7 @@ from broker.transport import (
     WireMessage,
     open_call,
     restored_cancellation,
+    unary_call,
 )
 from broker.transport.codec import RawDetailsCodec
 from schemas.encoding.oversize import FrameTooLarge
@@ -121,18 +122,14 @@ class Connection:
         # Not in `converse`: pending appends may need a new stream while the client is being closed.
         self.lifetime.check()
         with self.lifetime.busy(), self._translated():
-            async with (
-                asyncio.timeout(deadline_s),
-                self._channel.request(
-                    path,
-                    Cardinality.UNARY_UNARY,
-                    type(request),
-                    response_type,
-                    metadata=self._metadata(NO_METADATA),
-                ) as call,
-            ):
-                await call.send_message(request, end=True)
-                answer = await call.recv_message()
+            answer = await unary_call(
+                self._channel,
+                path,
+                request,
+                response_type,
+                metadata=self._metadata(NO_METADATA),
+                deadline_s=deadline_s,
+            )
             if answer is None:
                 raise ProtocolBroken(f"{self.address}: {path} ended without an answer")
             return answer

@@ -10,7 +10,7 @@ from broker.core.master.table_names import checked_database
 from broker.core.name_lookup import NameKind
 from broker.edge.master.ddl_calls import DdlCalls
 from broker.edge.master.definitions_service import created
-from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of
+from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of, wire_schema
 from broker.edge.master.table_service import checked_after, checked_limit
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.rpc.middleware import Middleware
@@ -161,6 +161,5 @@ def _encoded(collection: Collection) -> v1.Collection:
         database=collection.database,
     )
     if collection.schema is not None:
-        schema = collection.schema
-        found.schema = v1.RowSchema(arrow=schema.arrow, widths=list(schema.widths))
+        found.schema = wire_schema(collection.schema)
     return found

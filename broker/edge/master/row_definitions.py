@@ -8,6 +8,7 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.master.fields import TableSchema
 from schemas.arrow.columns import added, check_columns, decode_schema, encode_schema
 from schemas.arrow.ipc import BadArrow
+from schemas.generated.tidemark import v1
 
 VERSIONS_MAX = 1024
 
@@ -22,6 +23,11 @@ async def defined_rows(name: str, message: bytes) -> tuple[RowSchema, TableSchem
     except BadArrow as error:
         raise invalid_argument(f"bad schema: {error}") from error
     return rows, fields_of(name, rows)
+
+
+def wire_schema(rows: RowSchema) -> v1.RowSchema:
+    """The schema as answers have it."""
+    return v1.RowSchema(arrow=rows.arrow, widths=list(rows.widths))
 
 
 def extended_rows(before: RowSchema, columns: bytes) -> RowSchema:

@@ -7,6 +7,7 @@ from grpclib.const import Handler
 
 from broker.codec.milvus_schemas import key_values, user_schema
 from broker.core.master.table_names import checked_database
+from broker.edge.master.row_definitions import wire_schema
 from broker.edge.rpc.middleware import Middleware
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -153,8 +154,7 @@ def of_collection(collection: Collection) -> v1.DescribeCollectionResponse:
         created_tick=collection.created_tick,
     )
     if collection.schema is not None:
-        rows = collection.schema
-        answer.schema = v1.RowSchema(arrow=rows.arrow, widths=list(rows.widths))
+        answer.schema = wire_schema(collection.schema)
     return answer
 
 

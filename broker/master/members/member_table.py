@@ -36,6 +36,7 @@ from broker.model.master.tenancy import ProxyMember, Tenant
 from broker.model.master.time_ticks import TickOrigin
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import LIST_MAX, MetaError, MetaStore
+from broker.ports.meta_writes import all_entries
 
 T = TypeVar("T")
 
@@ -118,14 +119,8 @@ class MemberTable(Actor[MemberMessage]):
         await retry_conflicts(key, attempt)
 
     async def _load(self, prefix: str, decode: Callable[[str, bytes], T]) -> list[T]:
-        found: list[T] = []
-        after = ""
-        while True:
-            entries = await self._store.list(prefix, limit=LIST_MAX, after=after)
-            found += [decode(key, entry.value) for key, entry in entries]
-            if len(entries) < LIST_MAX:
-                return found
-            after = entries[-1][0]
+        entries = all_entries(self._store, prefix, page=LIST_MAX)
+        return [decode(key, entry.value) async for key, entry in entries]
 
 
 def _check_room(
