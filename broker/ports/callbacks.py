@@ -35,7 +35,7 @@ class EndRecord:
 class EndsBroadcast(ABC):
     """A Callback whose changes lie in the store that has the broadcast's record.
 
-    It may write both at once, which saves a synced write.
+    It may write both at once, which saves synced writes.
     """
 
     @abstractmethod
@@ -43,10 +43,17 @@ class EndsBroadcast(ABC):
         """See Callback."""
 
     @abstractmethod
+    def ends(self, broadcast: Broadcast, end: EndRecord, /) -> bool:
+        """Whether `apply_with_end` may be called: every change it makes is in the write of `end`.
+
+        Then nothing about the broadcast needs to be stored before: a crash leaves both or neither.
+        """
+
+    @abstractmethod
     async def apply_with_end(
         self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /
     ) -> int | None:
-        """As a Callback. The new revision of `end`; None: the caller is to store it.
+        """As a Callback. The new revision of `end`; None: there was nothing to change or store.
 
         Conflict, with no change made, when the record is not the one that `end` replaces.
         """

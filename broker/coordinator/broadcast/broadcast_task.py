@@ -7,7 +7,6 @@ appended again, and readers recognise it by the broadcast id.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
 import structlog
@@ -24,8 +23,8 @@ from actors import (
     Timer,
 )
 from actors.clock import deadline
-from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
-from broker.coordinator.broadcast.broadcast_records import BroadcastRecords, RecordedBroadcast
+from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast
+from broker.coordinator.broadcast.broadcast_task_parts import BroadcastTaskParts
 from broker.coordinator.broadcast.messages import (
     Announce,
     BroadcasterMessage,
@@ -53,8 +52,7 @@ from broker.core.naming import pchannel_of
 from broker.model.broadcast import BroadcastCopy
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.message import Appended
-from broker.ports.broadcast_appends import BroadcastAppends
-from broker.ports.callbacks import Callback, Callbacks, EndsBroadcast, FailedForGood
+from broker.ports.callbacks import Callback, EndRecord, EndsBroadcast, FailedForGood
 from broker.ports.meta import Conflict, MetaError
 
 FINAL_CODES = frozenset(
@@ -70,48 +68,30 @@ FINAL_CODES = frozenset(
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BroadcastTiming:
-    """Seconds. A failure is retried after `retry_first_s`, doubling to `retry_max_s`."""
-
-    retry_first_s: float = 0.01
-    retry_max_s: float = 10.0
-    poll_s: float = 0.1
-    poll_max_s: float = 2.0
-    """First and longest interval between polls of a node that has to process a copy."""
-    announce_s: float = 1.0
-    callback_deadline_s: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class BroadcastTaskParts:
-    """Dependencies of every task. `node_acks`: owners of channels acknowledge, not consumers."""
-
-    records: BroadcastRecords
-    copies: BroadcastAppends
-    callbacks: Callbacks
-    broadcaster_path: str
-    cut_lock_path: str
-    timing: BroadcastTiming
-    node_acks: bool = True
-    meters: BroadcastMeters = field(default_factory=BroadcastMeters)
-
-
 class BroadcastTask(Actor[BroadcastTaskMessage]):
-    """See the module. `first`: the record, which saves the first incarnation from reading it."""
+    """See the module. `first`: the record, which saves the first incarnation from reading it.
+
+    `may_finish`: its place in the order of callbacks is free already.
+    """
 
     _context: Context[BroadcastTaskMessage]
     _cut_lock: SharedCutLock
     _recorded: RecordedBroadcast
     _task: BroadcastState
+    _callback: Callback | None
 
     def __init__(
-        self, name: str, parts: BroadcastTaskParts, first: RecordedBroadcast | None = None
+        self,
+        name: str,
+        parts: BroadcastTaskParts,
+        first: RecordedBroadcast | None = None,
+        *,
+        may_finish: bool = False,
     ) -> None:
         self._name = name
         self._parts = parts
         self._first = first
-        self._may_finish = False
+        self._may_finish = may_finish
         self._announced: TaskChanged | None = None
         self._polls = 0
         backoff = Backoff(parts.timing.retry_first_s, parts.timing.retry_max_s)
@@ -134,6 +114,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             return
         self._recorded = recorded
         self._task = recorded.task
+        self._callback = self._parts.callbacks.get(recorded.task.broadcast.type)
         self._began_s = context.clock.monotonic_s()
         context.every(self._parts.timing.announce_s, Announce())
         self._plan(0.0)
@@ -169,8 +150,10 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 if self._has_news():
                     await self._announce()
             case MayFinish():
-                self._may_finish = True
-                self._plan(0.0)
+                # Repeated, it must not cut the pause before a retry short.
+                if not self._may_finish:
+                    self._may_finish = True
+                    self._plan(0.0)
             case TakeAck(vchannel, where, caller):
                 await self._changed_for(caller, with_ack(self._task, vchannel, where))
             case LeaveQuarantine(skip, caller):
@@ -182,19 +165,22 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         """Do what is possible now; plan the next attempt for what failed or has to be awaited."""
         # What an earlier round could not store: it must be durable before anything follows from it.
         await self._save(self._task)
-        before = self._task
+        before, tried = self._task, False
         if self._task.appends:
             # Before the first append: a cut must not have one copy and miss another.
             await self._cut_lock.acquire(self._task.broadcast.vchannels)
             await self._append()
+            tried = await self._end_at_once()
+            # Before anyone is told: what landed is stored here if it was not with the end.
+            await self._save(self._task)
         # Also when it is in quarantine: cuts must not wait for an operator.
         if self._cut_lock.held and not self._task.appends:
             self._cut_lock.release()
         # Only copies with `ack_sync_up` are left here: others count when they are durable.
         if self._task.to_process and self._parts.node_acks:
             await self._poll_processed()
-        if self._may_finish and self._task.may_finish:
-            await self._finish()
+        if self._may_finish and self._task.may_finish and not tried:
+            await self._finish(*self._ending())
         if self._task.state is BroadcastPhase.TOMBSTONE:
             # The Broadcaster releases the keys on this news only, so the task stops after it. If
             # it cannot be sent, the next round repeats it, without the callback.
@@ -214,7 +200,7 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
         return task.appends or (bool(task.to_process) and self._parts.node_acks)
 
     async def _append(self) -> None:
-        """Append to each vchannel without a copy, once; record all successes with one write."""
+        """Append to each vchannel without a copy, once; the caller records all successes."""
         task = self._task
         copies = [BroadcastCopy(task.id, vchannel, task.broadcast) for vchannel in task.to_append]
         outcomes = await self._parts.copies.append(copies)
@@ -232,7 +218,6 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 log.error("broadcast in quarantine", broadcast=self._name, cause=self._task.poison)
         if refusals:
             self._retries.failed(_describe(tuple(refusals.values())))
-        await self._save(self._task)
         if not self._task.to_append:
             self._parts.meters.broadcast.add(self._context.clock.monotonic_s() - self._began_s)
 
@@ -249,15 +234,44 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
                 task = with_ack(task, vchannel, None)
         await self._save(task)
 
-    async def _finish(self) -> None:
-        """Run the callback, then store the tombstone: a crash in between runs it again."""
-        callback = self._parts.callbacks.get(self._task.broadcast.type)
-        began_s = self._context.clock.monotonic_s()
+    async def _end_at_once(self) -> bool:
+        """Finish if one write stores where the copies are, what the callback does, and the end.
+
+        A crash before it leaves the record of a broadcast without copies: they are appended again,
+        as any copy is whose answer was lost. So no callback may have had an effect by then.
+        """
+        if not (self._may_finish and self._task.may_finish):
+            return False
+        ended, end = self._ending()
+        if end is None and self._callback is not None:
+            return False
+        await self._finish(ended, end)
+        try:
+            # Nothing new, unless that has failed.
+            await self._save(self._task)
+        except Conflict as conflict:
+            if end is None:
+                raise
+            await self._read_again(conflict)
+        return True
+
+    def _ending(self) -> tuple[BroadcastState, EndRecord | None]:
+        """The state at its end, and the record of it if the callback is to write that."""
         ended = advanced(self._task, BroadcastStep.FINISH, self._context.clock.wall_ms())
+        callback = self._callback
+        if not isinstance(callback, EndsBroadcast):
+            return ended, None
+        end = self._parts.records.end(self._recorded, ended)
+        usable = end is not None and callback.ends(self._task.broadcast, end)
+        return ended, end if usable else None
+
+    async def _finish(self, ended: BroadcastState, end: EndRecord | None) -> None:
+        """Run the callback, then store the tombstone: a crash in between runs it again."""
+        callback = self._callback
+        began_s = self._context.clock.monotonic_s()
         try:
             with deadline(self._context.clock, self._parts.timing.callback_deadline_s) as scope:
-                if callback is not None:
-                    await self._call(callback, ended)
+                await self._call(ended, end)
             if scope.cancelled_caught:
                 # A failure like others: the callback must be idempotent, so it is tried again.
                 raise TimeoutError("deadline exceeded")
@@ -274,16 +288,15 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
             self._parts.meters.ack_callback.add(self._context.clock.monotonic_s() - began_s)
         await self._save(ended)
 
-    async def _call(self, callback: Callback, ended: BroadcastState) -> None:
-        """Run it. Some store `ended` as well, which is then recorded."""
-        broadcast, outcome = self._task.broadcast, self._task.outcome()
-        end = self._parts.records.end(self._recorded, ended)
-        if end is None or not isinstance(callback, EndsBroadcast):
+    async def _call(self, ended: BroadcastState, end: EndRecord | None) -> None:
+        """Run the callback, if there is one. One that gets `end` stores it, too."""
+        callback, broadcast, outcome = self._callback, self._task.broadcast, self._task.outcome()
+        if isinstance(callback, EndsBroadcast) and end is not None:
+            revision = await callback.apply_with_end(broadcast, outcome, end)
+            if revision is not None:
+                self._recorded = RecordedBroadcast(ended, revision)
+        elif callback is not None:
             await callback(broadcast, outcome)
-            return
-        revision = await callback.apply_with_end(broadcast, outcome, end)
-        if revision is not None:
-            self._recorded = RecordedBroadcast(ended, revision)
 
     async def _read_again(self, conflict: Conflict) -> None:
         """Take over the record after a call of the callback that came too late.
@@ -362,12 +375,15 @@ class BroadcastTask(Actor[BroadcastTaskMessage]):
 
 
 def task_spec(
-    name: str, parts: BroadcastTaskParts, first: Callable[[], RecordedBroadcast | None]
+    name: str,
+    parts: BroadcastTaskParts,
+    first: Callable[[], RecordedBroadcast | None],
+    may_finish: Callable[[], bool],
 ) -> ChildSpec:
-    """The actor of one broadcast. `first` is called at each start; None: read the record."""
+    """The actor of one broadcast. Both are called at each start; no `first`: read the record."""
     return ChildSpec(
         name,
-        lambda: BroadcastTask(name, parts, first()),
+        lambda: BroadcastTask(name, parts, first(), may_finish=may_finish()),
         MailboxSpec(bound=256, batch_max=64),
         restart=TRANSIENT,
         stop_deadline_s=1.0,  # may cut off a callback; it runs again after the restart

@@ -13,7 +13,9 @@ import structlog
 
 from actors import Actor, ActorError, Context, Envelope, NotRunning
 from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast, fitting_groups
-from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, task_spec
+from broker.coordinator.broadcast.broadcast_task import task_spec
+from broker.coordinator.broadcast.broadcast_task_parts import BroadcastTaskParts
+from broker.coordinator.broadcast.callback_order import CallbackOrder
 from broker.coordinator.broadcast.key_waiters import KeyWaiters
 from broker.coordinator.broadcast.messages import (
     AckBroadcast,
@@ -80,11 +82,10 @@ class Broadcaster(Actor[BroadcasterMessage]):
         self._planner = planner
         self._limits = limits
         self._tasks_path = tasks_path
-        self._locks, self._order = ResourceLocks(), ResourceLocks()
+        self._locks, self._order = ResourceLocks(), CallbackOrder()
         self._granted: list[LockTicket] = []
         self._waiting: dict[LockTicket, WaitingBroadcast] = {}
         self._running: dict[str, RunningBroadcast] = {}
-        self._ordered: dict[LockTicket, RunningBroadcast] = {}
         self._tombstones = Tombstones(parts.records, limits)
         self._by_key: dict[str, LockTicket | str] = {}
         self._key_waits = KeyWaiters(limits.key_waits_max)
@@ -100,7 +101,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
         # By id, which is the order of admission: ListBroadcasts shows `_running` as it stands.
         for each in sorted(recorded, key=lambda it: it.task.id):
             self._restore(each)
-        self._restore_order()
+        self._order.restore(self._running.values())
         self._planner.restore([it.task.broadcast for it in recorded])
         # Unfinished appends: no hold is granted before they are complete.
         cut_lock = context.tree.find(self._parts.cut_lock_path)
@@ -214,9 +215,12 @@ class Broadcaster(Actor[BroadcasterMessage]):
             cause = f"nothing was appended: {error}"
             self._refuse(admitted, Refused(StreamingCode.INNER, cause))
             return
+        ordered = self._order.is_that_of_keys(self._running.values())
         for (ticket, waiting), each in zip(admitted.items(), recorded, strict=True):
-            self._run(each, ticket, waiting.callers)
-            self._running[each.task.name].since_s = waiting.since_s
+            running = self._run(each, ticket, waiting.callers)
+            running.since_s = waiting.since_s
+            if ordered:
+                self._order.join(running)
             self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
         for task in tasks:
             await self._start_task(task.name)
@@ -244,17 +248,24 @@ class Broadcaster(Actor[BroadcasterMessage]):
         taken, self._next_id = self._next_id, BroadcastId(self._next_id + 1)
         return taken
 
-    def _run(self, it: RecordedBroadcast, ticket: LockTicket | None, callers: list[Caller]) -> None:
-        self._running[it.task.name] = RunningBroadcast(it.task, ticket, callers)
+    def _run(
+        self, it: RecordedBroadcast, ticket: LockTicket | None, callers: list[Caller]
+    ) -> RunningBroadcast:
+        running = self._running[it.task.name] = RunningBroadcast(it.task, ticket, callers)
         self._first_records[it.task.name] = it
         self._know_key(it.task)
+        return running
 
     def _know_key(self, task: BroadcastState) -> None:
         if key := task.broadcast.request_key:  # empty for a broadcast of another cluster
             self._by_key[key] = task.name
 
     async def _start_task(self, name: str) -> None:
-        spec = task_spec(name, self._parts, lambda: self._first_records.pop(name, None))
+        first, may_finish = (
+            (lambda: self._first_records.pop(name, None)),
+            lambda: self._order.free(self._running.get(name)),
+        )
+        spec = task_spec(name, self._parts, first, may_finish)
         try:
             await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
         except NotRunning as error:
@@ -277,12 +288,6 @@ class Broadcaster(Actor[BroadcasterMessage]):
                 log.error("two unfinished broadcasts hold the same key", broadcast=task.name)
         self._run(recorded, ticket, [])
 
-    def _restore_order(self) -> None:
-        """Restore the order of callbacks from recorded ticks, so that it survives a restart."""
-        ready = [it for it in self._running.values() if it.task.order_tick is not None]
-        for running in sorted(ready, key=lambda it: it.task.order_tick or 0):
-            self._join_order(running)
-
     # ---- progress and end ----------------------------------------------------------------------
 
     def _task_changed(self, moved: TaskChanged) -> None:
@@ -298,15 +303,11 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if task.poison:
             # Callers are not left waiting for an operator. The keys stay held until one decides.
             running.answer(quarantined(task))
-        if running.order is None and task.order_tick is not None:
-            self._join_order(running)
+        if task.order_tick is not None:
+            self._order.join(running)
         # With every announcement again: an earlier MayFinish may have met a restarting task.
-        if running.order is not None and self._order.holds(running.order):
+        if self._order.free(running):
             self._send(task.name, MayFinish())
-
-    def _join_order(self, running: RunningBroadcast) -> None:
-        running.order = self._order.request(running.task.keys)
-        self._ordered[running.order] = running
 
     def _finish(self, running: RunningBroadcast) -> None:
         """Answer the callers, release the keys, and let the next callbacks run."""
@@ -317,10 +318,8 @@ class Broadcaster(Actor[BroadcasterMessage]):
         running.answer(task.outcome())
         if running.since_s is not None:
             self._parts.meters.execution.add(self._since_s(running.since_s))
-        if running.order is not None:
-            del self._ordered[running.order]
-            for ticket in self._order.release(running.order):
-                self._send(self._ordered[ticket].task.name, MayFinish())
+        for following in self._order.leave(running):
+            self._send(following.task.name, MayFinish())
         if running.ticket is not None:
             # Only now: the tombstone is durable, so no crash can run this callback again, after
             # that of a broadcast which now gets the keys.

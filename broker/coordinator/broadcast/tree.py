@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from actors import ONE_FOR_ALL, ONE_FOR_ONE, ChildSpec, MailboxSpec, Overflow, SupervisorSpec
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.coordinator.broadcast.broadcast_records import BroadcastRecords
-from broker.coordinator.broadcast.broadcast_task import BroadcastTaskParts, BroadcastTiming
+from broker.coordinator.broadcast.broadcast_task_parts import BroadcastTaskParts, BroadcastTiming
 from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.cuts.messages import CUT_LOCK

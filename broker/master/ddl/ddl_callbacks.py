@@ -31,6 +31,14 @@ DDL_TYPES: Final = (
     MessageType.DROP_DATABASE,
 )
 
+REMOVALS: Final = frozenset({MessageType.DROP_COLLECTION, MessageType.DROP_INDEX})
+"""Their records go in more than one write."""
+
+END_BYTES_MAX: Final = 8 * 1024
+BODY_BYTES_MAX: Final = 64 * 1024
+"""Of an end that shares the write of its change, and of a broadcast that has one: a write has a
+limit. The end of one to thousands of vchannels is larger, and so is a large schema."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -61,6 +69,11 @@ class _Applies(EndsBroadcast):
 
     async def __call__(self, broadcast: Broadcast, outcome: Broadcasted, /) -> None:
         await self._apply(broadcast, outcome, None)
+
+    def ends(self, broadcast: Broadcast, end: EndRecord, /) -> bool:
+        """See EndsBroadcast."""
+        small = len(end.value) <= END_BYTES_MAX and len(broadcast.body) <= BODY_BYTES_MAX
+        return small and broadcast.type not in REMOVALS
 
     async def apply_with_end(
         self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /

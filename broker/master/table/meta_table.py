@@ -26,10 +26,6 @@ from broker.ports.meta import Conflict, MetaError, MetaStore
 READ_AHEAD: Final = 32
 """Changes whose records are read at once: about as many as share a write."""
 
-END_BYTES_MAX: Final = 8 * 1024
-"""Of the record of a broadcast that ends in the write of its change: of thousands of vchannels it
-is larger, and the write has a limit."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -86,11 +82,10 @@ class MetaTable(Actor[MetaTableMessage]):
         if isinstance(change, AddCollection):
             await write_ahead(self._store, change)
         await ChangeWriter(group).apply(change, message.tick)
-        if end is None or isinstance(change, RemoveCollection | RemoveIndexes):
-            # More follows the write of a removal: its broadcast has not ended before.
+        if end is None:
             return False
-        if group.full or len(end.value) > END_BYTES_MAX:
-            return False
+        # More follows the write of a removal: its broadcast has not ended before.
+        assert not isinstance(change, RemoveCollection | RemoveIndexes)
         await group.write({end.key: end.value})
         return True
 

@@ -245,6 +245,9 @@ class _Stepped(EndsBroadcast):
         await self._callback(broadcast, outcome)
         await self._faults.done(number, "callback")
 
+    def ends(self, broadcast: Broadcast, end: EndRecord, /) -> bool:
+        return self._callback.ends(broadcast, end)
+
     async def apply_with_end(
         self, broadcast: Broadcast, outcome: Broadcasted, end: EndRecord, /
     ) -> int | None:

@@ -19,7 +19,7 @@ from actors import (
 )
 from actors.testing import VirtualClock
 from broker.coordinator.broadcast.broadcast_records import BODY_PREFIX, BroadcastRecords
-from broker.coordinator.broadcast.broadcast_task import BroadcastTiming
+from broker.coordinator.broadcast.broadcast_task_parts import BroadcastTiming
 from broker.coordinator.broadcast.messages import ListLocks, LockView, StartBroadcast
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree

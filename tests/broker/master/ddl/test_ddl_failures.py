@@ -163,7 +163,7 @@ def test_whichever_write_fails_the_change_takes_effect_once_or_can_be_tried_agai
     wanted = shape(play(Faults()))
     count = Faults(path=path, counted="write")
     play(count)
-    assert count.steps > 3 * len(SCRIPT)
+    assert count.steps > 2 * len(SCRIPT)
     for at in range(1, count.steps + 1):
         faults = Faults(frozenset({at}), after, path, lost, "write")
         assert shape(play(faults)) == wanted, faults

@@ -8,18 +8,23 @@ import pytest
 
 from actors import ONE_FOR_ONE, ChildSpec, Ref, SupervisorSpec, System
 from actors.testing import VirtualClock, run_seeded
-from broker.master.ddl.ddl_callbacks import APPLY_S
-from broker.master.table.apply_change import ChangeWriter
+from broker.master.ddl.ddl_callbacks import (
+    APPLY_S,
+    BODY_BYTES_MAX,
+    END_BYTES_MAX,
+    ddl_callbacks,
+)
 from broker.master.table.messages import ApplyChange
-from broker.master.table.meta_table import END_BYTES_MAX, MetaTable
+from broker.master.table.meta_table import MetaTable
 from broker.meta.memory_store import MemoryMetaStore
+from broker.model.broadcast import Broadcast
 from broker.model.ids import CollectionId, PartitionId, TimeTick
 from broker.model.master.ddl import CreateCollection, CreatePartition, DropCollection
 from broker.model.master.table_change import AddCollection, AddPartition, RemoveCollection
-from broker.ports.callbacks import EndRecord
+from broker.ports.callbacks import EndRecord, EndsBroadcast
 from broker.ports.meta import Conflict
 from tests.broker.coordinator.broadcast.broadcasting import FaultyStore
-from tests.broker.master.simulated_master import SimulatedMaster
+from tests.broker.master.simulated_master import CONTROL, MESSAGES, SimulatedMaster
 
 ID = CollectionId(100)
 TICK = TimeTick(1)
@@ -75,29 +80,34 @@ def test_an_end_of_the_past_changes_nothing_and_hinders_nobody() -> None:
     run(scenario)
 
 
+async def never(_: object) -> None:
+    raise AssertionError("nobody is asked")
+
+
+PARTITION = AddPartition(ID, "a", "", "p", PartitionId(2))
+REMOVAL = RemoveCollection(ID, "a", "")
+
+
 @pytest.mark.parametrize(
-    ("change", "size"),
+    ("change", "end_bytes", "body_bytes", "ends"),
     [
-        pytest.param(RemoveCollection(ID, "a", ""), 10, id="more-is-deleted-after-a-removal"),
-        pytest.param(
-            AddPartition(ID, "a", "", "p", PartitionId(2)), END_BYTES_MAX + 1, id="large-record"
-        ),
+        pytest.param(PARTITION, END_BYTES_MAX, BODY_BYTES_MAX, True, id="small"),
+        pytest.param(PARTITION, END_BYTES_MAX + 1, 10, False, id="large-record"),
+        pytest.param(PARTITION, 10, BODY_BYTES_MAX + 1, False, id="large-body"),
+        pytest.param(REMOVAL, 10, 10, False, id="more-is-deleted-after-a-removal"),
     ],
 )
-def test_an_end_that_must_wait_is_left_to_the_caller(change: Any, size: int) -> None:
-    async def scenario(store: CountedWrites, table: Ref[Any]) -> None:
-        await ChangeWriter(store).apply(CREATION, TICK)
-        revision = await store.write({RECORD: b"landed"})
-        end = EndRecord(RECORD, b"e" * size, revision)
-        assert await table.ask(ApplyChange(change, TICK, end), deadline_s=ASK_S) is None
-        entry = await store.get(RECORD)
-        assert entry is not None
-        assert entry.value == b"landed"
-
-    run(scenario)
+def test_a_broadcast_ends_with_its_change_if_one_write_takes_all(
+    change: Any, end_bytes: int, body_bytes: int, ends: bool
+) -> None:
+    sent = MESSAGES.encode(change)
+    callback = ddl_callbacks({}, MESSAGES, never, "table")[sent.type]  # type: ignore[arg-type]
+    assert isinstance(callback, EndsBroadcast)
+    broadcast = Broadcast(sent.type, (CONTROL,), (), b"b" * body_bytes, body_bytes, "key", "")
+    assert callback.ends(broadcast, EndRecord(RECORD, b"e" * end_bytes, 1)) is ends
 
 
-def test_a_definition_costs_as_many_writes_as_a_broadcast_and_a_removal_one_more() -> None:
+def test_a_definition_costs_two_writes_and_a_removal_three_more() -> None:
     async def main() -> None:
         made = SimulatedMaster()
         async with made.process():
@@ -108,7 +118,7 @@ def test_a_definition_costs_as_many_writes_as_a_broadcast_and_a_removal_one_more
                 await made.change(ddl)
                 counts.append(revision(made) - before)
         recorded, landed, applied, ended = 1, 1, 1, 1
-        assert counts[0] == counts[1] == recorded + landed + applied
+        assert counts[0] == counts[1] == recorded + applied, "with where it landed, and its end"
         assert counts[2] == recorded + landed + applied + ended + 1, "and its partitions"
 
     run_seeded(1, main)
