@@ -247,7 +247,10 @@ def test_top_prints_one_page_as_text_and_needs_a_terminal_for_more(server: str) 
     assert once.stdout.startswith(f"tidemark {server}  healthy ")
     assert "[1 collections]" in once.stdout
     assert "\x1b" not in once.stdout
-    pages = (("channels", PCHANNEL), ("4", "cluster"), ("actors", "appender"), ("7", "no segment"))
+    pages = (
+        *(("channels", PCHANNEL), ("4", "cluster"), ("actors", "appender"), ("7", "no segment")),
+        ("groups", "no consumer group"),
+    )
     for page, word in pages:
         wanted = ("--page", page, "--width", "80", "--height", "100", "--every", "0.2")
         found = tidemark("top", "--once", *wanted, server=server)
@@ -256,9 +259,9 @@ def test_top_prints_one_page_as_text_and_needs_a_terminal_for_more(server: str) 
     nowhere = tidemark("top", server=server)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert "--once" in nowhere.stderr
-    wrong = tidemark("top", "--once", "--page", "8", server=server)
+    wrong = tidemark("top", "--once", "--page", "9", server=server)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "there is no page '8'; use one of collections, lag" in wrong.stderr
+    assert "there is no page '9'; use one of collections, lag" in wrong.stderr
 
 
 def test_barriers_are_shown_as_a_table_and_as_json(server: str) -> None:
