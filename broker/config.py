@@ -5,14 +5,13 @@ end in their unit (`_ms`, `_s`, `_bytes`); limits end in `_max`. The text below 
 description in the generated table of settings.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -21,6 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from broker.addresses import split_address, split_advertised
 from broker.config_file import (
     CLIENT_TABLE,
     CONFIG_FILE,
@@ -30,6 +30,7 @@ from broker.config_file import (
     read_config,
 )
 from broker.core.naming import PCHANNELS_MAX
+from broker.core.pressure.limit_rules import checked_limits
 
 MIB = 1024 * 1024
 PREFIX = "TIDEMARK_"
@@ -41,6 +42,7 @@ LEVELS = rf"^{LEVEL}(,[A-Za-z_][\w.]*={LEVEL})*$"
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
+Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class Settings(BaseSettings):
@@ -54,11 +56,22 @@ class Settings(BaseSettings):
     data_dir: Path = Path("./tidemark-data")
     """Folder with the log, the metadata and the locks; made when missing."""
     listen: str = "127.0.0.1:19531"
-    """HOST:PORT to listen on; port 0 takes a free one. There is no TLS: keep it on loopback."""
+    """HOST:PORT to listen on; port 0: a free one. Reached by other machines, it needs `tls_ca`."""
     advertise: str = ""
     """HOST or HOST:PORT that clients are given to connect to this process; without PORT, the port
     listened on. Empty: the address listened on; with a wildcard such as 0.0.0.0, this machine's
     only outside address."""
+
+    tls_cert: Path | None = None
+    """PEM file with the certificate of this process and its chain; with it, every port speaks TLS.
+    All three files may be replaced while it runs."""
+    tls_key: Path | None = None
+    """PEM file with the private key of `tls_cert`, without a password."""
+    tls_ca: Path | None = None
+    """PEM file with authorities: clients must show a certificate that one of them signed, and other
+    processes of the cluster are trusted by it. Unset: clients need none."""
+    insecure: bool = False
+    """Let other machines connect without TLS or without certificates, and do everything."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
@@ -183,6 +196,31 @@ class Settings(BaseSettings):
     retention_ms: NotNegative = 0
     """Milliseconds that messages are kept; segments with only older ones are removed. 0: keep
     everything."""
+    reserve_bytes: NotNegative = 96 * MIB
+    """Bytes of disk kept for what frees space, once less than 16 times as much is free; at most an
+    eighth of the disk. Messages are refused when a quarter of it is left. Give it more than
+    `segment_bytes` and one MiB for each pchannel. 0: none."""
+    disk_warn_percent: Percent = 85
+    """`health` warns when so much of the disk is used and less than 20 GiB are free. 100: never."""
+    disk_slow_percent: Percent = 95
+    """Appends are slowed, from 16 MiB/s down to 512 KiB/s in all, when so much of the disk is used
+    and less than 4 GiB are free. 100: never."""
+    disk_refuse_percent: Percent = 98
+    """Appends are refused when so much of the disk is used and less than 1 GiB is free; reads,
+    drops and purges go on. 100: never."""
+    memory_bytes_max: NotNegative = 0
+    """Memory of this process, of which the next three are shares. 0: what the machine or the
+    container has."""
+    memory_warn_percent: Percent = 80
+    """`health` warns when the process uses so much of its memory. 100: never."""
+    memory_slow_percent: Percent = 90
+    """Appends are slowed when the process uses so much of its memory. 100: never."""
+    memory_refuse_percent: Percent = 95
+    """Appends are refused when the process uses so much of its memory; reads, drops and purges go
+    on. 100: never."""
+    limits: Annotated[str, AfterValidator(checked_limits)] = ""
+    """Limits of collections and identities, as `collection:NAME in_bytes=N in_messages=N; ...`; see
+    [limits](#limits-of-collections-and-identities). Empty: none."""
     hold_bytes_max: NotNegative = 1024 * MIB
     """Bytes of each pchannel that a named cursor, or an open reader, holds back from retention; one
     that needs more is passed: it loses what retention removes. 0: they hold back nothing."""
@@ -190,6 +228,13 @@ class Settings(BaseSettings):
     """Seconds after its last commit in which a named cursor holds back anything."""
     retention_check_s: Annotated[float, Field(gt=0)] = 10.0
     """Seconds between two checks for segments that retention may remove."""
+    compaction_dirty_percent: Annotated[int, Field(ge=1, le=100)] = 50
+    """A compacted vchannel is compacted when so much of it came since the last time: less gives
+    space back sooner, and rewrites each message more often."""
+    compaction_min_bytes: Annotated[int, Field(gt=0)] = 256 * 1024
+    """A vchannel is not compacted for less than so many new bytes."""
+    compaction_map_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024
+    """Memory of a node for the keys of one pass, about 180 bytes each. More keys: more passes."""
     snapshot_period_s: Annotated[float, Field(gt=0)] = 10.0
     """Seconds between two snapshots of a pchannel, from which a restart recovers."""
     snapshot_records: Positive = 100
@@ -223,6 +268,15 @@ class Settings(BaseSettings):
         if value:
             split_address(value)
         return value
+
+    @model_validator(mode="after")
+    def _has_whole_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")
+            raise ValueError(f"{given} is set without {missing}; TLS needs both")
+        if self.tls_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_ca is set without tls_cert and tls_key; set them, too")
+        return self
 
     @field_validator("advertise")
     @classmethod
@@ -339,42 +393,3 @@ def misspelt(names: Iterable[str]) -> list[str]:
     # SERVER and PROFILE are read by the commands that call a server.
     known = {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, "SERVER", "PROFILE"]}
     return sorted(name for name in names if name.startswith(PREFIX) and name not in known)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """`HOST:PORT` or `[V6]:PORT` as a pair. Raises ValueError saying what to write instead."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
-    return host.strip("[]"), int(port)
-
-
-def split_advertised(address: str) -> tuple[str, int | None]:
-    """`HOST`, `HOST:PORT`, `V6` or `[V6]:PORT` as a pair; None for no port. Raises ValueError."""
-    host, port = address, None
-    if _is_v6(address.strip("[]")):
-        host = address.strip("[]")
-    elif ":" in address:
-        host, port = split_address(address)
-    try:
-        wildcard = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        wildcard = False  # a name
-    if wildcard or port == 0 or not host or any(it.isspace() or it in "[]/" for it in host):
-        raise ValueError(
-            f"{address!r} is no address that a client can connect to; use HOST or HOST:PORT, such"
-            " as 10.0.0.5 or broker.example.org:19531"
-        )
-    return host, port
-
-
-def joined_address(host: str, port: int) -> str:
-    """`HOST:PORT`, or `[V6]:PORT`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _is_v6(text: str) -> bool:
-    try:
-        return ipaddress.ip_address(text).version == 6
-    except ValueError:
-        return False

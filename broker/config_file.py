@@ -29,6 +29,14 @@ class ClientConfig:
     """HOST:PORT of the broker."""
     cluster: str | None = None
     """Name of the cluster that the broker must belong to."""
+    tls: bool | None = None
+    """Connect with TLS, trusting the authorities that the system trusts, or those of `tls_ca`."""
+    tls_ca: str | None = None
+    """PEM file of the authorities to trust; with it, the connection uses TLS."""
+    tls_cert: str | None = None
+    """PEM file of the certificate shown to the broker."""
+    tls_key: str | None = None
+    """PEM file of its private key."""
     connect_s: float | None = None
     """Seconds to wait for the broker's first answer."""
     open_s: float | None = None
@@ -78,8 +86,6 @@ def client_config(table: object, where: str) -> ClientConfig:
 
 def nearest(name: str, known: Collection[str]) -> str:
     """A hint with the known name that is most like this one; empty when none is."""
-    if name == "tls":
-        return "; there is no TLS yet"
     found = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {found[0]!r}?" if found else f"; use one of {', '.join(sorted(known))}"
 
@@ -92,6 +98,8 @@ def _refused(name: str, value: object) -> str:
         if number and 0 < value <= SECONDS_MAX:  # type: ignore[operator] # it is a number
             return ""
         return f"must be a number of seconds above 0 and at most {SECONDS_MAX:,.0f}"
+    if name == "tls":
+        return "" if isinstance(value, bool) else "must be true or false"
     if not isinstance(value, str) or not value:
         return "must be text"
     if name == "server" and not is_address(value):

@@ -4,7 +4,6 @@
 lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -12,13 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.folder_lock import make_folder, open_lock, replace_durably, sync_folder, take_lock
+
 LAYOUT_VERSION = 1
 LOCK = "tidemark.lock"
 LAYOUT = "format.json"
 UNFINISHED = "restore.unfinished"
 """Stands in the folder while a restore fills it. No broker starts before it is gone."""
-PID_BYTES = 32
-"""Fixed, so that replacing the pid is one write and needs no new disk space."""
 
 
 class DataFolderError(Exception):
@@ -34,6 +33,11 @@ class DataFolder:
     @property
     def log(self) -> Path:
         return self.root / "wal"
+
+    @property
+    def reserve(self) -> Path:
+        """See `broker/wal/disk_reserve.py`."""
+        return self.root / "reserve.space"
 
     @property
     def metadata(self) -> Path:
@@ -61,15 +65,15 @@ def restored_folder(root: Path) -> Iterator[None]:
     After an error the folder stays unfinished: the caller removes what it made, then calls
     `clear_unfinished`. Raises DataFolderError when somebody else has the folder.
     """
-    lock = _open_lock(root, LOCK)
+    lock = open_lock(root / LOCK)
     try:
         _take(lock, f"data folder {root}", "name another folder")
-        _write_durably(root / UNFINISHED, "A restore has not finished here.\n")
+        replace_durably(root / UNFINISHED, "A restore has not finished here.\n")
         yield
         _check_layout(root, restoring=True)
         # Last: everything in the folder is durable by now.
         (root / UNFINISHED).unlink()
-        _sync(root)
+        sync_folder(root)
     finally:
         os.close(lock)
 
@@ -81,16 +85,11 @@ def clear_unfinished(root: Path) -> None:
             (root / name).unlink()
 
 
-def _open_lock(root: Path, name: str) -> int:
-    # O_CLOEXEC: a child process that inherited the lock would keep it when this one has died.
-    return os.open(root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
 @contextmanager
 def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
     try:
-        _make(root)
-        lock = _open_lock(root, lock_file)
+        make_folder(root)
+        lock = open_lock(root / lock_file)
     except OSError as error:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
     try:
@@ -99,26 +98,14 @@ def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
         _check_layout(root)
         yield
     finally:
-        # The file stays: were it removed, two processes could lock two files of this name.
         os.close(lock)
 
 
-def _make(folder: Path) -> None:
-    """Make the folder and its parents, durably."""
-    if not folder.is_dir():
-        _make(folder.absolute().parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.absolute().parent)
-
-
 def _take(lock: int, what: str, remedy: str) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, PID_BYTES, 0).decode(errors="replace").strip() or "unknown"
-        raise DataFolderError(f"{what} is in use by process {holder}; {remedy}") from None
-    with suppress(OSError):  # the lock is held anyway; on a full disk the pid stays unknown
-        os.pwrite(lock, f"{os.getpid()}\n".ljust(PID_BYTES).encode(), 0)
+    holder = take_lock(lock)
+    if holder is not None:
+        told = f"{what} is in use by process {holder or 'unknown'}; {remedy}"
+        raise DataFolderError(told)
 
 
 def _check_layout(root: Path, *, restoring: bool = False) -> None:
@@ -129,7 +116,7 @@ def _check_layout(root: Path, *, restoring: bool = False) -> None:
     path = root / LAYOUT
     try:
         if not path.exists():
-            _write_durably(path, json.dumps({"layout": LAYOUT_VERSION}) + "\n")
+            replace_durably(path, json.dumps({"layout": LAYOUT_VERSION}) + "\n")
             return
         found = json.loads(path.read_text())["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -139,23 +126,3 @@ def _check_layout(root: Path, *, restoring: bool = False) -> None:
             f"data folder {root} has layout version {found}; this release reads version"
             f" {LAYOUT_VERSION}"
         )
-
-
-def _write_durably(path: Path, text: str) -> None:
-    # With the pid, because a coordinator and its nodes may find a new folder at once.
-    draft = path.with_suffix(f".{os.getpid()}.new")
-    with draft.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())  # before it gets its name, which must not lead to an empty file
-    draft.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Sync the folder, so that the names in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -69,6 +69,8 @@ class NotLanded(NamedTuple):
     expected_sequence: int
     dropped: bool = False
     """The collection of its vchannel was dropped."""
+    retry_ms: int = 0
+    """It is worth to come again after this; 0: the server does not say."""
 
 
 class Position(NamedTuple):
@@ -189,16 +191,22 @@ def append_landed(message_id: int, tick: int, last_confirmed_id: int, durability
 
 
 def append_refused(
-    code: int, cause: str, expected_sequence: int = 0, *, dropped: bool = False
+    code: int,
+    cause: str,
+    expected_sequence: int = 0,
+    *,
+    dropped: bool = False,
+    retry_ms: int = 0,
 ) -> bytes:
     """The AppendResponse that refuses a batch."""
     error = b"\x08" + varint(code) + field(0x12, cause.encode("utf-8", "replace"))
-    return field(0x2A, error) + _number(b"\x30", expected_sequence) + _number(b"\x38", dropped)
+    told = _number(b"\x30", expected_sequence) + _number(b"\x38", dropped)
+    return field(0x2A, error) + told + _number(b"\x48", retry_ms)
 
 
 def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
     """The outcome of a batch; None for the empty greeting. Raises Malformed."""
-    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0, 0x38: 0}
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x30: 0, 0x38: 0, 0x48: 0}
     error: tuple[int, int] | None = None
     for tag, first, stop in fields(frame, 0, len(frame)):
         if tag == 0x2A:
@@ -208,7 +216,9 @@ def scan_append_response(frame: bytes) -> Landed | NotLanded | None:
     if error is not None:
         told = read_streaming_error(frame[error[0] : error[1]])
         dropped = bool(numbers[0x38])
-        return NotLanded(told.code, told.cause, signed(numbers[0x30]), dropped)
+        return NotLanded(
+            told.code, told.cause, signed(numbers[0x30]), dropped, max(0, signed(numbers[0x48]))
+        )
     # The greeting of the stream, which is an empty message.
     if not frame:
         return None

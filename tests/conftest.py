@@ -57,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--transform-kills", type=int, default=5, help="kills amid consume-transform-produce"
     )
     parser.addoption(
+        "--rocksmq-kills", type=int, default=8, help="kills of a process with an embedded queue"
+    )
+    parser.addoption(
         "--schemas",
         choices=("pure", "compiled"),
         default="pure",

@@ -17,6 +17,7 @@ CUT_LOCK = f"{ROOT}/coordinator/cut_lock"
 BROADCASTER = f"{ROOT}/coordinator/broadcaster/locks"
 COMMITTER = f"{ROOT}/coordinator/commits/committer"
 DIRECTORY = f"{ROOT}/node/directory"
+PURGING = f"{ROOT}/node/purging"
 MEMBERSHIP = f"{ROOT}/membership"
 CHANNEL_REPORTS = f"{ROOT}/channel_reports"
 SOFT_BARRIER = f"{ROOT}/timesync/soft_barrier"
@@ -39,6 +40,7 @@ class ActorLookup:
         self.system: System | None = None
         self.proxies = Proxies(
             directory=self.proxy(DIRECTORY),
+            purging=self.proxy(PURGING),
             assigner=self.proxy(ASSIGNER),
             catalog=self.proxy(CATALOG),
             soft_barrier=self.proxy(SOFT_BARRIER),

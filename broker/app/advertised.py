@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import psutil
 import structlog
 
+from broker.addresses import joined_address, split_advertised
 from broker.app.listening import address_of
 from broker.app.process_errors import CannotStart
-from broker.config import Settings, joined_address, split_advertised
+from broker.config import Settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

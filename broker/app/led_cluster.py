@@ -12,7 +12,7 @@ from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import load_callbacks
 from broker.app.process_errors import CannotStart
 from broker.app.settings_in_force import SettingsInForce
-from broker.app.storage import metadata
+from broker.app.storage import disk_reserve, metadata
 from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
@@ -62,6 +62,7 @@ async def led_cluster(
     """
     callbacks = {**load_callbacks(settings.callbacks), **callbacks}
     address = with_advertised(settings, bound).advertise
+    disk_reserve(settings, folder)
     async with metadata(folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         cluster, led, stored = await _founded(store, pchannels, streaming=settings.streaming)

@@ -2,6 +2,7 @@
 
 from broker.config import Settings
 from broker.core.cluster.balance import BalanceRules
+from broker.core.compaction.compaction_due import CompactionShares
 from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -9,7 +10,8 @@ from broker.model.retention.policy import (
     HoldLimits,
     Retention,
 )
-from broker.node.state.node_limits import NodeLimits
+from broker.node.state.node_limits import NodeLimits, PressureMarks
+from broker.node.state.pressure import marks_of
 from broker.timesync.timing import TimesyncTiming
 from broker.transport import ListenerLimits
 
@@ -44,6 +46,26 @@ def node_limits(settings: Settings) -> NodeLimits:
         retention=retention(settings),
         hold_bytes_max=settings.hold_bytes_max,
         retention_period_s=settings.retention_check_s,
+        marks=pressure_marks(settings),
+        compaction=CompactionShares(
+            settings.compaction_min_bytes, settings.compaction_dirty_percent
+        ),
+        compaction_map_bytes=settings.compaction_map_bytes,
+    )
+
+
+def pressure_marks(settings: Settings) -> PressureMarks:
+    """When disk and memory slow appends, and refuse them."""
+    return PressureMarks(
+        disk=marks_of(
+            settings.disk_warn_percent, settings.disk_slow_percent, settings.disk_refuse_percent
+        ),
+        memory=marks_of(
+            settings.memory_warn_percent,
+            settings.memory_slow_percent,
+            settings.memory_refuse_percent,
+        ),
+        memory_bytes=settings.memory_bytes_max,
     )
 
 

@@ -3,8 +3,8 @@
 import errno
 import socket
 
+from broker.addresses import joined_address, split_address
 from broker.app.process_errors import CannotStart
-from broker.config import joined_address, split_address
 
 LISTEN_BACKLOG = 1024
 

@@ -13,7 +13,7 @@ from broker.app.actor_lookup import (
     ActorLookup,
 )
 from broker.app.led_cluster import LedCluster
-from broker.codec.stored_ddl import StoredDdl
+from broker.codec.recent_ddl import RecentDdl
 from broker.codec.tick_messages import NodeTickAppends
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.time.oracle import OracleTicks
@@ -50,7 +50,7 @@ def master_parts(
 
 def with_master(parts: BroadcastParts, cluster: LedCluster, lookup: ActorLookup) -> BroadcastParts:
     """The parts of broadcasts, which change the meta table of this cluster."""
-    messages = StoredDdl()
+    messages = RecentDdl()
     planner: Callable[[], DdlPlanner] = partial(
         DdlPlanner,
         cluster.store,

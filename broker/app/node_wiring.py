@@ -4,6 +4,8 @@ from actors import ActorError
 from broker.app.actor_lookup import ActorLookup
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.stored_terms import StoredTerms
+from broker.coordinator.catalog.stored_retentions import StoredRetentions
+from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId
 from broker.node.directory_messages import Drain
@@ -27,6 +29,8 @@ def node_ports(
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),
         memory=ProcessMemory(),
+        catalog=StoredRowSchemas(store),
+        retentions=StoredRetentions(store),
     )
 
 

@@ -21,6 +21,7 @@ from broker.app.run_coordinator import run_coordinator
 from broker.app.run_node import run_node
 from broker.app.run_single import run_broker
 from broker.app.running_process import Broker
+from broker.app.security.secured import refuse_exposed
 from broker.app.systemd_reports import READY, STOPPING, SystemdReports
 from broker.config import Settings, misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
@@ -80,6 +81,7 @@ def _run(
         # The port first: if it is taken, nothing has been made in the data folder yet.
         with bind(settings.listen) as bound:
             settings = with_advertised(settings, bound)
+            refuse_exposed(settings)
             with hold_folder(settings) as folder:
                 SIGNALS.defer()
                 running = role(settings, folder, bound)

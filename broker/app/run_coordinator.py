@@ -12,6 +12,7 @@ from dataclasses import replace
 import anyio
 
 from actors import ActorError, SupervisorSpec, System
+from broker.addresses import joined_address, split_address
 from broker.app.actor_lookup import (
     ASSIGNER,
     BALANCER,
@@ -43,9 +44,11 @@ from broker.app.running_process import (
     serving,
     wait_until_open,
 )
+from broker.app.security.certificate_names import refuse_unnamed
+from broker.app.security.secured import client_tls
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.config import Settings, as_environment, joined_address, split_address
+from broker.config import Settings, as_environment
 from broker.coordinator.assignment.balancer import LiveBalance
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
@@ -92,6 +95,8 @@ async def run_coordinator(
     `bound` is used up. `callbacks`: as for `run_broker`. Raises CannotStart with nothing left
     running.
     """
+    if settings.nodes:
+        refuse_unnamed(settings.tls_cert, local_host(bound.getsockname()[0]))
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
         parts = _CoordinatorParts(cluster.settings.now, cluster, bound)
         async with running(parts, settings, bound, cluster.store) as broker:
@@ -109,6 +114,7 @@ class _CoordinatorParts:
         self.settings = cluster.settings
         self._settings = settings
         self._cluster = cluster
+        self._tls = client_tls(settings)
         self._nodes = LiveNodes()
         self._offsets = ClusterOffsets(self._nodes, cluster.pchannels)
         self._figures = CoordinatorFigures()
@@ -215,7 +221,7 @@ class _CoordinatorParts:
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
         return sources_of(
-            self._settings.data_dir,
+            self._settings,
             system,
             edge,
             coordinator=self._figures,
@@ -281,7 +287,7 @@ class _CoordinatorParts:
             host = self._local_host
         # Names the process that is meant: another one may listen at this address by now.
         meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
-        return RemoteNode(node_id, address, Calls(host, port, meant), absent)
+        return RemoteNode(node_id, address, Calls(host, port, meant, self._tls), absent)
 
     def _node_settings(self) -> Settings:
         """The settings of the node processes that this one starts, without their IDs."""

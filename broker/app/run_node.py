@@ -16,6 +16,7 @@ import anyio
 import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
+from broker.addresses import split_address
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
 from broker.app.limits_from_settings import edge_limits, node_limits, retention
@@ -24,9 +25,10 @@ from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness, membership_problems
 from broker.app.process_errors import CannotStart
 from broker.app.running_process import Broker, process_view, running, server_facts
+from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
-from broker.app.storage import metadata, segmented_wal
-from broker.config import Settings, split_address
+from broker.app.storage import disk_reserve, metadata, segmented_wal
+from broker.config import Settings
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
@@ -65,10 +67,11 @@ async def run_node(
     `bound` is used up. Waits for a coordinator that does not answer yet. Raises CannotStart with
     nothing left running.
     """
+    disk_reserve(settings, folder)
     async with metadata(folder) as store:
         identity = await _cluster_identity(store, settings)
         host, port = split_address(settings.coordinator)
-        calls = Calls(host, port, {"cluster": settings.cluster})
+        calls = Calls(host, port, {"cluster": settings.cluster}, client_tls(settings))
         address = with_advertised(settings, bound).advertise
         try:
             parts = _NodeParts(settings, folder, address, store, calls, identity)
@@ -178,7 +181,7 @@ class _NodeParts:
 
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
-        return sources_of(self._settings.data_dir, system, edge, self._runtime, self._damages.found)
+        return sources_of(self._settings, system, edge, self._runtime, self._damages.found)
 
     async def hand_off(self, system: System) -> None:
         """Wait until other nodes have the channels; do not wait where there are none."""
@@ -200,6 +203,7 @@ class _NodeParts:
         ports = replace(
             node_ports(self._store, self._node_id, wal, ticks, observer),
             holds=RemoteHolds(self._calls),
+            room=disk_reserve(self._settings, folder),
         )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

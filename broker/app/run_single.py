@@ -36,7 +36,7 @@ from broker.app.running_process import (
     server_facts,
     wait_until_open,
 )
-from broker.app.storage import segmented_wal, unreadable_log
+from broker.app.storage import disk_reserve, segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import Settings
@@ -182,7 +182,7 @@ class _BrokerParts:
     def sources(self, system: System, edge: EdgeServer) -> Sources:
         """See ProcessParts."""
         return sources_of(
-            self._settings.data_dir,
+            self._settings,
             system,
             edge,
             self._runtime,
@@ -200,6 +200,7 @@ class _BrokerParts:
         ports = replace(
             node_ports(self._cluster.store, self._node_id, self._wal, ticks, observer),
             holds=AskedHolds(self.lookup.find, CURSORS),
+            room=disk_reserve(self._settings, self._folder),
         )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

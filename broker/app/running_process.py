@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
@@ -18,10 +19,12 @@ from broker.app.logs import program_version
 from broker.app.probes.http_endpoint import probes_served
 from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
+from broker.app.security.secured import security_warnings, server_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.config import Settings
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
+from broker.core.pressure.limit_rules import parsed_limits
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
@@ -138,7 +141,7 @@ async def running(
         # Before the port opens, so that probes see the recovery; it closes last, so that they see
         # the process stop.
         async with probes_served(sources, settings, readiness.reasons_against) as http:
-            await edge.start_on(bound)
+            await edge.start_on(bound, server_tls(settings))
             parts.settings.listen(partial(_adopt, parts, edge))
             try:
                 await parts.until_ready(system)
@@ -155,6 +158,7 @@ async def running(
 
 def _adopt(parts: ProcessParts, edge: EdgeServer, settings: Settings) -> None:
     edge.limit_connections(settings.connections_max)
+    edge.limit_rates(parsed_limits(settings.limits))
     parts.adopt(settings)
 
 
@@ -195,7 +199,10 @@ def process_view(
         damages=damages.found,
         damages_unlisted=lambda: damages.unnamed,
         reasons_against=readiness.reasons_against,
-        warnings=node.retention.warnings if node else tuple,
+        warnings=lambda: [
+            *(node.warnings() if node else ()),
+            *security_warnings(settings, datetime.now(UTC)),
+        ],
         traffic=node.meters.traffic.all if node else tuple,
     )
 

@@ -15,6 +15,7 @@ from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.damage_registry import DamageRegistry
+from broker.wal.disk_reserve import DiskReserve
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
@@ -32,6 +33,13 @@ async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
         raise CannotStart(str(error)) from error
     async with store:
         yield store
+
+
+def disk_reserve(settings: Settings, folder: DataFolder) -> DiskReserve:
+    """The reserve of disk space, released here if the disk is full: a start needs space."""
+    reserve = DiskReserve(folder.reserve, settings.reserve_bytes)
+    reserve.look_now()
+    return reserve
 
 
 def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistry) -> SegmentedWal:

@@ -17,10 +17,11 @@ from broker.model.ids import MessageId, TimeTick
 from broker.ports.files import ReadableFile
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.inspect import UntouchedFiles
+from broker.wal.segmented.formats.gap_format import Gap
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.scan import records_in, refuse
+from broker.wal.segmented.scan import entries_in, records_in, refuse
 from broker.wal.segmented.segment import HEADER_BYTES, LogSegment
 from broker.wal.segmented.settings import DEFAULTS
 
@@ -72,7 +73,7 @@ def checked_index(path: Path, segment: LogSegment, name: str) -> bytes:
     file = OsFile(path, os.O_RDONLY)
     try:
         for stored in records_in(file, name, segment, refuse):
-            index.add(stored.record.base_id, stored.record.base_tick, stored.offset)
+            index.add(stored.base_id, stored.base_tick, stored.offset)
     except (Corrupt, UnknownFormat) as damage:
         raise BackupFailed(
             f"the log is damaged: {damage}; `tidemark wal verify` lists all such places"
@@ -142,7 +143,8 @@ def _end_in(
 
 
 def _places(file: ReadableFile, path: str, segment: LogSegment) -> Iterator[RecordPlace]:
-    for stored in records_in(file, path, segment, refuse):
-        it = stored.record
-        behind = CutEnd(stored.end, it.next_id, it.last_tick, it.term)
-        yield RecordPlace(it.base_tick, behind)
+    for entry in entries_in(file, path, segment, refuse):
+        behind = CutEnd(entry.end, entry.next_id, entry.last_tick, entry.term)
+        # Of a gap nothing is left to split: one across the tick lies behind the cut.
+        base_tick = entry.last_tick if isinstance(entry, Gap) else entry.base_tick
+        yield RecordPlace(base_tick, behind)

@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -73,16 +73,32 @@ class HeldLog:
                 raise BackupFailed(f"{self._log / name} changes all the time; try again")
 
     def link_new(self, pchannels: Iterable[str]) -> None:
-        """Link the files that came since; not the marks: the first links still hold everything."""
+        """Link the files that came since; not the marks: the first links still hold everything.
+
+        Nor new editions of segments that are held: what they lack was dropped or purged behind the
+        metadata and the cut. Of a new segment that was written anew already it is not known what
+        was removed behind the cut, so such a backup fails.
+        """
         for name in pchannels:
-            gone = [it for it in self._vanished(name, SUFFIXES) if it.endswith(SEGMENT)]
+            held = _held(self.folder / name)
+            vanished = self._vanished(name, SUFFIXES, among=held)
+            gone = [it for it in vanished if it.endswith(SEGMENT)]
             if gone:
                 # What came behind it may be there: without this file the copy would have a hole.
                 cause = f"retention removed {gone[0]}, which was new, while it was copied"
                 raise BackupFailed(f"{self._log / name}: {cause}; keep more, and try again")
+            anew = sorted(it for it in _held(self.folder / name, _is_anew) if it not in held)
+            if anew:
+                cause = f"segment {anew[0]}, which was new, was written anew while it was copied"
+                raise BackupFailed(f"{self._log / name}: {cause}; try again")
 
-    def _vanished(self, pchannel: str, suffixes: tuple[str, ...]) -> list[str]:
-        """Link what has no link yet; the files that went away before that."""
+    def _vanished(
+        self, pchannel: str, suffixes: tuple[str, ...], among: Set[str] = frozenset()
+    ) -> list[str]:
+        """Link what has no link yet, except other editions of the segments `among`.
+
+        Returns the files that went away before that.
+        """
         source, target = self._log / pchannel, self.folder / pchannel
         try:
             names = [it for it in self._listed(source) if it.endswith(suffixes)]
@@ -93,11 +109,33 @@ class HeldLog:
             target.mkdir(exist_ok=True)
             linked = {it.name for it in target.iterdir()}
             # One that has its link may go: the link stays.
-            new = [it for it in names if it not in linked]
+            new = [it for it in names if it not in linked and not _is_edition(it, among)]
             gone += [it for it in new if not _is_linked(source / it, target / it)]
         except OSError as error:
             raise _cannot_hold(source, error) from error
         return gone
+
+
+def _held(folder: Path, which: Callable[[str], bool] = bool) -> Set[str]:
+    """The segments of which such a file is linked."""
+    if not folder.is_dir():
+        return frozenset()
+    names = (it.name for it in folder.iterdir() if it.suffix == SEGMENT)
+    return {_segment_of(it) for it in names if which(it)}
+
+
+def _is_edition(file_name: str, among: Set[str]) -> bool:
+    """Whether it is of one of these segments, and not of the file that it was first written to."""
+    return _segment_of(file_name) in among and _is_anew(file_name)
+
+
+def _is_anew(file_name: str) -> bool:
+    return file_name.partition(".")[0] != _segment_of(file_name)
+
+
+def _segment_of(file_name: str) -> str:
+    """First id and term, which all editions of a segment have in common."""
+    return "-".join(file_name.partition(".")[0].split("-")[:2])
 
 
 def _is_linked(source: Path, target: Path) -> bool:

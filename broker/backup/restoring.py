@@ -11,6 +11,7 @@ from broker.backup.checking import check
 from broker.backup.cut_logs import recovered_end
 from broker.backup.durable_files import Progress, copy_front, make_durably, sync
 from broker.backup.manifest import LOG, METADATA, Manifest, read_manifest
+from broker.backup.restored_heads import end_with_original
 from broker.backup.restored_metadata import RestorePoint, changes_for
 from broker.data_folder import DataFolder, DataFolderError, clear_unfinished, restored_folder
 from broker.meta.sqlite_snapshot import change_offline, entries_of
@@ -96,6 +97,7 @@ class Restore:
                     f" {log.next_id}; use another backup"
                 )
             terms[name] = max(end.last_term, Term(log.last_term))
+            end_with_original(self._folder.log, name)
         return terms
 
     def _remove(self, made: Sequence[Path]) -> None:

@@ -1,8 +1,8 @@
 """Where a command connects to: from flags, else the environment, else files, else defaults.
 
 For each setting the first of these that has it: `--server`, the profile of `--profile`,
-`TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `TIDEMARK_CLUSTER`, `[client]` of the
-configuration file.
+`TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `TIDEMARK_CLUSTER` and the three of TLS,
+`[client]` of the configuration file.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.cli.global_options import chosen
-from broker.client import DEFAULT_SERVER, Deadlines
+from broker.client import DEFAULT_SERVER, Deadlines, Tls
 from broker.config_file import (
     CLIENT_TABLE,
     CONFIG_FILE,
@@ -27,6 +27,7 @@ from broker.config_file import (
 
 DEFAULT_CLUSTER: Final = "by-dev"
 DEADLINES: Final = ("connect_s", "open_s", "append_s", "call_s")
+TLS: Final = ("tls_ca", "tls_cert", "tls_key")
 PROFILES: Final = "profiles.toml"
 
 
@@ -37,6 +38,7 @@ class ClientConnection:
     server: str
     cluster: str
     deadlines: Deadlines
+    tls: Tls | None
     origins: Mapping[str, str]
 
 
@@ -53,12 +55,28 @@ def connection(server: str = "", profile: str | None = None) -> ClientConnection
     origins = dict.fromkeys([it.name for it in fields(ClientConfig)], "default")
     # The most important one last.
     for origin, config in reversed([*_sources(server, profile or chosen().profile)]):
+        if config.tls is None and (config.tls_ca or config.tls_cert):
+            # `tls = false` of a less important place must not send in clear what this one secures.
+            values.pop("tls", None)
+            origins["tls"] = "default"
         for name in origins:
             value = getattr(config, name)
             if value is not None:
                 values[name], origins[name] = value, origin
     deadlines = Deadlines(**{name: values[name] for name in DEADLINES if name in values})
-    return ClientConnection(values["server"], values["cluster"], deadlines, origins)
+    tls = _tls(values, origins)
+    return ClientConnection(values["server"], values["cluster"], deadlines, tls, origins)
+
+
+def _tls(values: Mapping[str, Any], origins: Mapping[str, str]) -> Tls | None:
+    """How to connect with TLS. Raises BadConfig for a contradiction."""
+    ca, cert, key = (values.get(name) for name in TLS)
+    if values.get("tls") is False:
+        return None
+    if (cert is None) != (key is None):
+        given, missing = ("tls_cert", "tls_key") if key is None else ("tls_key", "tls_cert")
+        raise BadConfig(f"{given} ({origins[given]}) is set without {missing}; set both or none")
+    return Tls(ca, cert, key) if values.get("tls") or ca or cert else None
 
 
 def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConfig]]:
@@ -73,9 +91,12 @@ def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConf
         yield "TIDEMARK_SERVER", ClientConfig(server=from_environment)
     elif (named := os.environ.get("TIDEMARK_PROFILE")) and not profile:
         yield f"profile {named}", read_profile(named)
-    # The server's own variable: where it names the cluster, commands mean the same one.
-    if cluster := os.environ.get("TIDEMARK_CLUSTER"):
-        yield "TIDEMARK_CLUSTER", ClientConfig(cluster=cluster)
+    # The server's own variables: where they name the cluster and its certificates, commands mean
+    # the same ones.
+    for name in ("cluster", *TLS):
+        variable = f"TIDEMARK_{name.upper()}"
+        if value := os.environ.get(variable):
+            yield variable, client_config({name: value}, "the environment")
     file = config_file()
     where = f"[{CLIENT_TABLE}] of {file or CONFIG_FILE}"
     yield where, client_config(read_config(file).get(CLIENT_TABLE, {}), where)

@@ -31,27 +31,17 @@ from broker.cli.commands.definitions import (
     partition_commands,
 )
 from broker.cli.commands.flags import (
-    Advertise,
-    AllowChaos,
     AsGroup,
-    Cluster,
     Config,
-    DataDir,
     From,
     FromCursor,
-    HttpHost,
-    HttpPort,
     Json,
-    Listen,
-    LogFormat,
-    PChannels,
     Server,
 )
-from broker.cli.fast_imports import fast_imports
-from broker.cli.global_options import choose, chosen, first
+from broker.cli.commands.processes import init_command, process_commands
+from broker.cli.global_options import choose, first
 from broker.cli.groups import group_commands
 from broker.cli.standard_streams import open_standard_streams
-from broker.process_signals import SIGNALS
 
 app = typer.Typer(
     name="tidemark",
@@ -84,6 +74,10 @@ app.command()(backup.backup)
 app.command()(backup.restore)
 app.command()(completions.completion)
 app.command()(describe.describe)
+app.command()(init_command.init)
+app.command()(process_commands.serve)
+app.command()(process_commands.coordinator)
+app.command()(process_commands.node)
 
 
 def run() -> None:
@@ -126,128 +120,6 @@ def options(
     --config and --profile may also stand behind the command.
     """
     choose(profile, config)
-
-
-@app.command()
-def serve(  # noqa: PLR0913 - each is an option of the command line
-    data_dir: DataDir = None,
-    listen: Listen = None,
-    advertise: Advertise = None,
-    cluster: Cluster = None,
-    pchannels: PChannels = None,
-    log_format: LogFormat = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Also start this many node processes, and restart those that die."
-        ),
-    ] = None,
-    allow_chaos: AllowChaos = None,
-    http_port: HttpPort = None,
-    http_host: HttpHost = None,
-    config: Config = None,
-) -> None:
-    """Run a broker until SIGTERM or Ctrl-C.
-
-    Every setting can also be set as TIDEMARK_<NAME> in the environment, or in the file of --config;
-    a flag goes before the environment, which goes before the file. broker/cli/README.md lists them.
-    """
-    SIGNALS.install()
-    with fast_imports():
-        from broker.cli.serving import run_server
-
-    run_server(
-        {
-            "config": config or chosen().config,
-            "data_dir": data_dir,
-            "listen": listen,
-            "advertise": advertise,
-            "cluster": cluster,
-            "pchannels": pchannels,
-            "allow_chaos": allow_chaos,
-            "http_port": http_port,
-            "http_host": http_host,
-            "log_format": log_format,
-            "nodes": nodes,
-        }
-    )
-
-
-@app.command()
-def coordinator(  # noqa: PLR0913 - each is an option of the command line
-    data_dir: DataDir = None,
-    listen: Listen = None,
-    advertise: Advertise = None,
-    cluster: Cluster = None,
-    pchannels: PChannels = None,
-    log_format: LogFormat = None,
-    allow_chaos: AllowChaos = None,
-    http_port: HttpPort = None,
-    http_host: HttpHost = None,
-    config: Config = None,
-) -> None:
-    """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
-    SIGNALS.install()
-    with fast_imports():
-        from broker.cli.serving import run_coordinator
-
-    run_coordinator(
-        {
-            "config": config or chosen().config,
-            "data_dir": data_dir,
-            "listen": listen,
-            "advertise": advertise,
-            "cluster": cluster,
-            "pchannels": pchannels,
-            "log_format": log_format,
-            "allow_chaos": allow_chaos,
-            "http_port": http_port,
-            "http_host": http_host,
-        }
-    )
-
-
-@app.command()
-def node(  # noqa: PLR0913 - each is an option of the command line
-    coordinator: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Address of the coordinator.")
-    ] = None,
-    node_id: Annotated[
-        int | None, typer.Option(help="ID of this node, from 1 on; default: 1.")
-    ] = None,
-    data_dir: DataDir = None,
-    listen: Listen = None,
-    advertise: Advertise = None,
-    cluster: Cluster = None,
-    log_format: LogFormat = None,
-    allow_chaos: AllowChaos = None,
-    http_port: HttpPort = None,
-    http_host: HttpHost = None,
-    config: Config = None,
-    # For the nodes that `serve --nodes` starts: they stop when their parent closes stdin or dies.
-    leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
-) -> None:
-    """Run only a node, on the data folder of its coordinator."""
-    SIGNALS.install()
-    with fast_imports():
-        from broker.cli.serving import run_node
-
-    run_node(
-        {
-            "config": config or chosen().config,
-            "coordinator": coordinator,
-            "node_id": node_id,
-            "data_dir": data_dir,
-            "listen": listen,
-            "advertise": advertise,
-            "cluster": cluster,
-            "log_format": log_format,
-            "allow_chaos": allow_chaos,
-            "http_port": http_port,
-            "http_host": http_host,
-        },
-        leashed=leash,
-    )
 
 
 @app.command()

@@ -54,8 +54,8 @@ def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> Non
     """
     if options.txn and options.format:
         fail("--txn is for lines; rows are stored whole or not at all in batches", USAGE)
-    if (options.deliver_at or options.ttl_s is not None) and options.format:
-        fail("--deliver-at and --ttl are for lines; groups get rows at once", USAGE)
+    if options.deliver_at and options.format:
+        fail("--deliver-at is for lines; groups get rows at once", USAGE)
     tally = Tally("row" if options.format else "message")
 
     async def produce(client: Client) -> int | None:
@@ -179,7 +179,11 @@ class _Producing:
     async def _append_rows(self, rows: Rows) -> None:
         count = rows.table.num_rows
         append = self._client.append_arrow(
-            self._target, rows.table, key=self._options.key, partition=self._options.partition
+            self._target,
+            rows.table,
+            key=self._options.key,
+            partition=self._options.partition,
+            ttl_s=self._options.ttl_s,
         )
         if await self._stored(append, count) is not None:
             self._tally.bytes += rows.table.nbytes

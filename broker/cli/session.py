@@ -83,7 +83,9 @@ def connection_of(server: str) -> ClientConnection:
 
 def open_client(chosen: ClientConnection) -> AbstractAsyncContextManager[Client]:
     """A client of that connection."""
-    return connect(chosen.server, cluster=chosen.cluster, deadlines=chosen.deadlines)
+    return connect(
+        chosen.server, cluster=chosen.cluster, deadlines=chosen.deadlines, tls=chosen.tls
+    )
 
 
 def address_of(server: str) -> str:

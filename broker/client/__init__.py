@@ -16,7 +16,6 @@ from broker.client.append.outgoing_batch import Ticket
 from broker.client.batch import AppendedBatch, MessageBatch
 from broker.client.client import Client
 from broker.client.cluster.barrier import Barrier, Peer
-from broker.client.cluster.broadcast import Broadcasted
 from broker.client.cluster.cursor import Cursor
 from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.watch import Watch
@@ -48,6 +47,7 @@ from broker.client.txn.txn import Txn
 from broker.model.broadcast import ResourceKey
 from broker.model.collection import Collection
 from broker.model.cut import Cut
+from broker.transport.tls import Tls
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -58,7 +58,6 @@ __all__ = [
     "Batch",
     "BatchCommitted",
     "BatchScanner",
-    "Broadcasted",
     "Client",
     "ClosedClient",
     "Collection",
@@ -89,6 +88,7 @@ __all__ = [
     "Start",
     "Ticket",
     "TidemarkError",
+    "Tls",
     "TransactionExpired",
     "Txn",
     "Unrecoverable",

@@ -16,7 +16,7 @@ from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.delivery_properties import DeliverAt, delivery_properties
-from broker.client.append.named_partitions import NamedPartitions, check_rows
+from broker.client.append.named_partitions import NamedPartitions, check_rows, in_partition
 from broker.client.append.outbox import SendLimits
 from broker.client.append.outgoing_batch import Ticket
 from broker.client.append.prepare import batch_header
@@ -29,20 +29,14 @@ from broker.client.cluster.cursor import NamedCursors
 from broker.client.cluster.cuts import Cuts
 from broker.client.cluster.measurement import Measuring
 from broker.client.cluster.offsets import Offsets
+from broker.client.cluster.space_calls import Purges
 from broker.client.durability import Durability, level_of
-from broker.client.groups.consumer_group import ConsumerGroup, GroupParts, Groups
+from broker.client.groups.consumer_group import GroupParts, Groups
 from broker.client.groups.dead_letters import LetterParts
 from broker.client.groups.group_calls import GroupCalls
 from broker.client.master.cluster_config import ClusterConfig
 from broker.client.master.master import Master
-from broker.client.message import (
-    NO_PROPERTIES,
-    Appended,
-    Key,
-    Kind,
-    Message,
-    checked_messages,
-)
+from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message, checked_messages
 from broker.client.net.deadlines import Deadlines
 from broker.client.net.network import Network
 from broker.client.net.owners import Owners
@@ -113,14 +107,13 @@ class Client:
         self.cut, self.cut_cluster = cuts.cut, cuts.cut_cluster
         measuring = Measuring(owners, self._targets, deadline_s=call_s)
         self.measure = measuring.measure
-        dead = LetterParts(self.collections, self.admin.channels, self.append_messages, readers)
+        self.purge = Purges(owners, self.collections, deadline_s=call_s).purge
+        dead = LetterParts(self.collections, self.admin.channels, readers)
         calls = GroupCalls(owners, call_s), self._targets, self.offsets, measuring, dead
-        self._group_parts = GroupParts(network, tasks, *calls)
-        self.groups = Groups(self._group_parts)
-        self.barrier = self.barriers.named
-        self.cursor = self.cursors.named
-        self.commit_batch = self.commits.commit
-        self.abort_batch = self.commits.abort
+        self.groups = Groups(GroupParts(network, tasks, *calls, self.staged))
+        self.group = self.groups.named
+        self.barrier, self.cursor = self.barriers.named, self.cursors.named
+        self.commit_batch, self.abort_batch = self.commits.commit, self.commits.abort
 
     async def append(  # noqa: PLR0913 - each is an option of the program, by its name
         self,
@@ -171,16 +164,19 @@ class Client:
         target: str,
         message: Message,
         *,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> Ticket:
         """Queue one message once there is room; `await ticket` returns its result or raises.
 
-        Cancelling a ticket before its batch was sent withdraws the message.
+        Cancelling a ticket before its batch was sent withdraws the message. See also `append`.
         """
+        times = delivery_properties([message], deliver_at, ttl_s)
         within_s = deadline_s or self._deadlines.append_s
         shards = self._targets.known(target) or await self._targets.resolve(target, within_s)
-        return await self._appends.soon(shards, message, within_s, level_of(durability))
+        return await self._appends.soon(shards, message, within_s, level_of(durability), times)
 
     async def append_batch(  # noqa: PLR0913 - as of `append`
         self,
@@ -207,8 +203,7 @@ class Client:
         vchannel = shards.choose_for_batch(target, keyed=keys is not None)
         plain = Message(b"", properties=properties)
         header = batch_header(vchannel, plain, within_s, level_of(durability), raw=shards.raw)
-        if deliver_at is not None or ttl_s is not None:
-            header = header._replace(reserved=delivery_properties([plain], deliver_at, ttl_s))
+        header = in_partition(header, delivery_properties([plain], deliver_at, ttl_s))
         if partition is not None:
             return await self._appends.batch_into(partition, header, payloads, keys)
         return await self._appends.batch(header, payloads, keys)
@@ -221,6 +216,7 @@ class Client:
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
@@ -230,7 +226,8 @@ class Client:
         `append` does; without it batches take turns. Rows of one shard keep their order. Large
         inputs become several batches, each stored whole or not at all; the results are in the order
         of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
-        every result; when all failed, the first error is raised. `partition`: see `append`.
+        every result; when all failed, the first error is raised. `partition`, `ttl_s`: see
+        `append`; rows cannot be delayed.
 
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable.
@@ -238,14 +235,14 @@ class Client:
         within_s = deadline_s or self._deadlines.append_s
         shards = await self._targets.resolve(target, within_s)
         level, compression = level_of(durability), self._appends.compression
-        if partition is None:
-            pieces = split_rows(rows, shards, key, compression)
-            return await self._appends.rows(pieces, properties, within_s, level)
+        times = delivery_properties((), None, ttl_s)
 
-        async def append(named: bytes) -> list[AppendedBatch]:
-            pieces = split_rows(rows, shards, key, compression)
+        async def append(named: bytes = b"") -> list[AppendedBatch]:
+            pieces, named = split_rows(rows, shards, key, compression), named + times
             return await self._appends.rows(pieces, properties, within_s, level, named=named)
 
+        if partition is None:
+            return await append()
         return await self._appends.partitions.into(shards.vchannels[0], partition, append)
 
     async def append_messages(  # noqa: PLR0913 - as of `append`
@@ -365,15 +362,6 @@ class Client:
         return StagedBatch(
             self._appends, self._targets.resolve, self._batches, keepalive_ms, within_s
         )
-
-    def group(self, name: str) -> ConsumerGroup:
-        """The consumer group of this name: members share the messages of a collection.
-
-        async with log.group("workers").join("trains") as member:
-            async for batch in member:
-                await batch.ack()
-        """
-        return ConsumerGroup(name, self._group_parts)
 
     async def aclose(self) -> None:
         """Wait up to `Deadlines.close_s` for pending appends and calls, then end everything.

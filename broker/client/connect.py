@@ -10,8 +10,10 @@ from anyio.abc import TaskGroup, TaskStatus
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.outbox import SendLimits
 from broker.client.client import Client
+from broker.client.errors import BadTlsFiles
 from broker.client.net.deadlines import Deadlines
 from broker.client.net.network import Network
+from broker.transport.tls import BadTls, ClientTls, Tls
 
 DEFAULT_SERVER = "127.0.0.1:19531"
 DEFAULT_DEADLINES = Deadlines()
@@ -20,7 +22,7 @@ DEFAULT_GATHERING = Gathering()
 
 
 @asynccontextmanager
-async def connect(
+async def connect(  # noqa: PLR0913 - each is an option of the program, by its name
     server: str = DEFAULT_SERVER,
     *,
     cluster: str = "by-dev",
@@ -28,6 +30,7 @@ async def connect(
     limits: SendLimits = DEFAULT_LIMITS,
     gathering: Gathering = DEFAULT_GATHERING,
     resend: bool = True,
+    tls: Tls | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to the cluster that `server` (HOST:PORT) belongs to.
 
@@ -43,14 +46,19 @@ async def connect(
     remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,
     `version`, `header`, or a barrier) may be stored twice. Without it, OutcomeUnknown is raised.
 
+    `tls` connects with TLS, to every server of the cluster: `Tls(ca="ca.pem")`, with `cert` and
+    `key` where servers ask clients for a certificate. Raises BadTlsFiles for files that cannot be
+    used, and NotTrusted when a server's certificate is not trusted. A server that does not accept
+    this client's certificate ends the connection: ConnectionLost, which names that as a cause.
+
     Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything.
     """
     network = Network(
         server,
         cluster=cluster,
-        open_s=deadlines.open_s,
-        silence_s=deadlines.silence_s,
+        deadlines=deadlines,
         spread=random.Random(),
+        tls=_client_tls(tls),
     )
     failure: Exception | SystemExit | None = None
     async with anyio.create_task_group() as tasks:
@@ -68,6 +76,13 @@ async def connect(
             client.abort()
     if failure is not None:
         raise failure
+
+
+def _client_tls(tls: Tls | None) -> ClientTls | None:
+    try:
+        return None if tls is None else ClientTls(tls)
+    except BadTls as error:
+        raise BadTlsFiles(str(error)) from None
 
 
 async def _inside(*, task_status: TaskStatus[TaskGroup]) -> None:

@@ -41,6 +41,10 @@ class NodeUnreachable(ConnectionLost):
         return type(self), (self.address, self.given_by, self.cause)
 
 
+class NotTrusted(TidemarkError):
+    """A server's certificate is not trusted, or it speaks no TLS; the text names the check."""
+
+
 class DeadlineExceeded(TidemarkError):
     """The deadline passed. An append was not written, and will not be."""
 
@@ -73,6 +77,10 @@ class BadTarget(TidemarkError):
 
 class BadAddress(TidemarkError, ValueError):
     """The address of a server is not HOST:PORT."""
+
+
+class BadTlsFiles(TidemarkError, ValueError):
+    """A certificate, key or list of authorities that cannot be used."""
 
 
 class BadTransaction(TidemarkError):
@@ -353,6 +361,13 @@ class SchemaVersionMismatch(ServerRefusal):
     expected = StreamingCode.SCHEMA_VERSION_MISMATCH
 
 
+class RateLimited(ServerRefusal):
+    """The server takes no more now: a limit is reached, or its disk or memory is short."""
+
+    expected = StreamingCode.RATE_LIMIT_REJECTED
+    retriable = True
+
+
 class UnknownRefusal(ServerRefusal):
     """The server gave no code, or one that this client does not know."""
 
@@ -361,19 +376,9 @@ class UnknownRefusal(ServerRefusal):
 
 
 _BY_MEANING = (
-    AlreadyExists,
-    NoSuchCollection,
-    NoSuchVChannel,
-    OutdatedTarget,
-    NotLocal,
-    NoSuchCursor,
-    UnknownMember,
-    UnknownDefinition,
-    CursorMovedBack,
-    CursorWasReset,
-    NoSuchGroup,
-    LeaseLost,
-)
+    AlreadyExists, NoSuchCollection, NoSuchVChannel, OutdatedTarget, NotLocal, NoSuchCursor,
+    UnknownMember, UnknownDefinition, CursorMovedBack, CursorWasReset, NoSuchGroup, LeaseLost,
+)  # fmt: skip
 """Raised by calls that know what the code means for them; the code alone does not tell."""
 
 _BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {

@@ -9,6 +9,10 @@ from schemas.scan import stored_properties
 
 ARROW: Final = "arrow"
 """The Arrow schema of a collection that is created or altered."""
+RETENTION: Final = "retention"
+"""The limits of a collection that is created or altered: milliseconds, and bytes; 0: no limit."""
+COMPACTION: Final = "compaction"
+"""How a collection is compacted: lag and time of tombstones in milliseconds; empty: not."""
 OF_ROWS: Final = "rows"
 """A partition comes or goes in a collection with an Arrow schema."""
 
@@ -24,8 +28,11 @@ def is_announced(stored: bytes) -> bool:
 def said_beside(stored: bytes) -> Mapping[str, Any] | None:
     """What the master says beside the message; None: it is not the master's. ValueError."""
     text = stored_properties(stored).get(ANNOUNCED) if _KEY in stored else None
-    if text is None:
-        return None
+    return None if text is None else read_said(text)
+
+
+def read_said(text: str) -> Mapping[str, Any]:
+    """The property of ours. ValueError when it is malformed."""
     try:
         said = json.loads(text)
     except RecursionError:

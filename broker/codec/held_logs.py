@@ -33,6 +33,7 @@ def encode_hold(name: PChannelName, it: Hold) -> v1.Hold:
         from_id=it.from_id,
         bytes_max=it.bytes_max,
         until_ms=it.until_ms,
+        vchannels=sorted(it.vchannels),
     )
 
 
@@ -45,6 +46,7 @@ def decode_hold(it: v1.Hold) -> Hold:
         MessageId(it.from_id),
         it.bytes_max,
         it.until_ms,
+        frozenset(it.vchannels),
     )
 
 

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker.codec.stored_messages import stored_of
@@ -12,11 +13,14 @@ from broker.model.message import ClosedTick, Delivered, DeliveredInTxn, MessageT
 from broker.model.record import RecordSlice, RecordSliceInTxn
 from schemas.batches import shared_properties
 from schemas.encoding.varint import Malformed
-from schemas.properties.keys import ROW_KEY, TYPE, BadProperty
+from schemas.properties.keys import DEAD_COPY, ROW_KEY, TYPE, BadProperty
 from schemas.scan import stored_properties
 from schemas.stored import payload_of
 
 _VERSION: Final = "1"
+_COPY_ENTRIES: Final = DEAD_COPY.entry()
+_COPY: Final = shared_properties(_COPY_ENTRIES.items())
+"""The first property of a batch of copies. Programs cannot append a batch that begins with it."""
 
 
 def letters_of(items: Iterable[Delivered | ClosedTick | RecordSlice]) -> list[Letter]:
@@ -27,11 +31,13 @@ def letters_of(items: Iterable[Delivered | ClosedTick | RecordSlice]) -> list[Le
     found: list[Letter] = []
     for item in items:
         if isinstance(item, RecordSlice):
+            batch = item.record.batch
+            is_copy = batch is not None and batch.properties.startswith(_COPY)
             for at, stored in enumerate(stored_of(item), item.first):
                 in_txn = isinstance(item, RecordSliceInTxn)
                 tick = item.first_tick if in_txn else TimeTick(item.record.base_tick + at)
                 id = MessageId(item.record.base_id + at)
-                found.append(_letter(id, tick, stored))
+                found.append(replace(_letter(id, tick, stored), is_copy=is_copy))
         elif isinstance(item, DeliveredInTxn) and item.begins is None:
             found.append(_letter(item.id, item.tick, item.body))
     return found
@@ -42,7 +48,13 @@ def copies(vchannel: str, letters: Sequence[tuple[Letter, Mapping[str, str]]]) -
 
     Its size is that of the messages without these: a message of the largest size has a copy, too.
     """
-    stored = {"_t": str(int(MessageType.INSERT)), "_v": _VERSION, "_h": "", "_vc": vchannel}
+    stored = {
+        **_COPY_ENTRIES,
+        "_t": str(int(MessageType.INSERT)),
+        "_v": _VERSION,
+        "_h": "",
+        "_vc": vchannel,
+    }
     payloads = [letter.payload for letter, _ in letters]
     own = [shared_properties({**it.properties, **more}.items()) for it, more in letters]
     keys = NO_KEYS

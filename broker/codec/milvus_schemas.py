@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.model.master.fields import FIRST_USER_FIELD_ID, Field, FieldType, TableSchema
 from schemas.generated.milvus.proto import common, schema
+from schemas.message_bytes import encoded, parsed
 
 ROW_ID: Final = "RowID"
 TIMESTAMP: Final = "Timestamp"
@@ -28,37 +29,37 @@ def given_schema(data: bytes) -> tuple[str, TableSchema]:
 
     Raises BadSchema.
     """
-    parsed = _parsed(data)
-    user = [it for it in parsed.fields if it.name not in (ROW_ID, TIMESTAMP)]
+    given = _parsed(data)
+    user = [it for it in given.fields if it.name not in (ROW_ID, TIMESTAMP)]
     fields = [_field(it, FIRST_USER_FIELD_ID + at) for at, it in enumerate(user)]
     # What else a field says stays: its index parameters, its default value.
-    parsed.fields = [_numbered(it, at) for it, at in zip(user, fields, strict=True)]
-    return parsed.name, TableSchema(
-        tuple(fields), bytes(_with_system_fields(parsed)), parsed.version
+    given.fields = [_numbered(it, at) for it, at in zip(user, fields, strict=True)]
+    return given.name, TableSchema(
+        tuple(fields), encoded(_with_system_fields(given)), given.version
     )
 
 
 def read_schema(data: bytes) -> TableSchema:
     """A schema as it was broadcast; fields of types that are not known are NONE. BadSchema."""
-    parsed = _parsed(data)
+    given = _parsed(data)
     fields = [
         _field(it, it.field_id, strict=False)
-        for it in parsed.fields
+        for it in given.fields
         if it.field_id >= FIRST_USER_FIELD_ID
     ]
-    return TableSchema(tuple(fields), data, parsed.version)
+    return TableSchema(tuple(fields), data, given.version)
 
 
 def user_schema(data: bytes) -> bytes:
     """The bytes of a schema without the system fields."""
-    parsed = _parsed(data)
-    parsed.fields = [it for it in parsed.fields if it.field_id >= FIRST_USER_FIELD_ID]
-    return bytes(parsed)
+    given = _parsed(data)
+    given.fields = [it for it in given.fields if it.field_id >= FIRST_USER_FIELD_ID]
+    return encoded(given)
 
 
 def _parsed(data: bytes) -> schema.CollectionSchema:
     try:
-        return schema.CollectionSchema.parse(data)
+        return parsed(schema.CollectionSchema, data)
     except Exception as error:  # noqa: BLE001 - see the next line
         # The parser raises what it stumbles over: struct, value, index and unicode errors.
         raise BadSchema(f"the bytes are not a CollectionSchema: {error}") from None
@@ -66,7 +67,7 @@ def _parsed(data: bytes) -> schema.CollectionSchema:
 
 def _table(base: schema.CollectionSchema, fields: tuple[Field, ...]) -> TableSchema:
     base.fields = [_encoded(it) for it in fields]
-    return TableSchema(fields, bytes(_with_system_fields(base)), base.version)
+    return TableSchema(fields, encoded(_with_system_fields(base)), base.version)
 
 
 def _with_system_fields(base: schema.CollectionSchema) -> schema.CollectionSchema:

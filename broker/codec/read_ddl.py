@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from broker.codec.announced import ARROW, are_rows, said_beside
+from broker.codec.announced import ARROW, COMPACTION, RETENTION, are_rows, said_beside
 from broker.codec.milvus_schemas import pairs, read_schema
 from broker.core.master.table_names import NAME_LENGTH_MAX, shown
 from broker.core.naming import is_control_channel
@@ -14,6 +14,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     Index,
     PointAlias,
@@ -26,9 +28,12 @@ from broker.model.master.table_change import (
     TableChange,
 )
 from broker.model.message import MessageType
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 from broker.ports.headers import BadHeader
 from schemas.encoding.base64_text import read_base64
 from schemas.generated.milvus.proto import messages, msg
+from schemas.message_bytes import encoded, parsed
 from schemas.stored import header_of, payload_of
 
 More = Mapping[str, Any]
@@ -79,8 +84,8 @@ def _names(change: TableChange) -> list[str]:
 def _add_collection(
     header: bytes, payload: bytes, more: More, vchannels: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.CreateCollectionMessageHeader.parse(header)
-    request = msg.CreateCollectionRequest.parse(payload)
+    head = parsed(messages.CreateCollectionMessageHeader, header)
+    request = parsed(msg.CreateCollectionRequest, payload)
     id = head.collection_id or request.collection_id
     if not id or not request.collection_name:
         return None
@@ -89,7 +94,7 @@ def _add_collection(
     ids = head.partition_ids or request.partition_i_ds
     names = [*request.partition_names, *[""] * len(ids)]
     schema = request.collection_schema
-    encoded = request.schema if schema is None else bytes(schema)
+    as_bytes = request.schema if schema is None else encoded(schema)
     return AddCollection(
         _database(request.db_name),
         request.collection_name,
@@ -98,15 +103,17 @@ def _add_collection(
         # Older clients send the IDs alone; a partition then gets its ID as its name.
         tuple((names[at] or f"_{each}", PartitionId(each)) for at, each in enumerate(ids)),
         _rows(more),
-        read_schema(encoded) if encoded else None,
+        read_schema(as_bytes) if as_bytes else None,
+        _retention(more) or Retention(),
+        _compaction(more),
     )
 
 
 def _remove_collection(
     header: bytes, payload: bytes, _: More, __: Sequence[VChannelName]
 ) -> TableChange | None:
-    request = msg.DropCollectionRequest.parse(payload)
-    id = messages.DropCollectionMessageHeader.parse(header).collection_id or request.collection_id
+    request = parsed(msg.DropCollectionRequest, payload)
+    id = parsed(messages.DropCollectionMessageHeader, header).collection_id or request.collection_id
     if not id:
         return None
     return RemoveCollection(CollectionId(id), request.collection_name, _database(request.db_name))
@@ -115,9 +122,18 @@ def _remove_collection(
 def _alter_collection(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.AlterCollectionMessageHeader.parse(header)
-    updates = messages.AlterCollectionMessageBody.parse(payload).updates
-    if updates is None or updates.schema is None or not head.collection_id:
+    head = parsed(messages.AlterCollectionMessageHeader, header)
+    updates = parsed(messages.AlterCollectionMessageBody, payload).updates
+    if updates is None or not head.collection_id:
+        return None
+    retention = _retention(more)
+    if retention is not None:
+        name, database = updates.collection_name, _database(updates.db_name)
+        return AlterRetention(CollectionId(head.collection_id), name, database, retention)
+    if COMPACTION in more:
+        name, database = updates.collection_name, _database(updates.db_name)
+        return AlterCompaction(CollectionId(head.collection_id), name, database, _compaction(more))
+    if updates.schema is None:
         return None
     return AlterSchema(
         CollectionId(head.collection_id),
@@ -131,8 +147,8 @@ def _alter_collection(
 def _change_schema(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.SchemaChangeMessageHeader.parse(header)
-    schema = messages.SchemaChangeMessageBody.parse(payload).schema
+    head = parsed(messages.SchemaChangeMessageHeader, header)
+    schema = parsed(messages.SchemaChangeMessageBody, payload).schema
     if schema is None or not head.collection_id:
         return None
     return AlterSchema(
@@ -140,15 +156,15 @@ def _change_schema(
         schema.name,
         _database(schema.db_name),
         _rows(more),
-        read_schema(bytes(schema)),
+        read_schema(encoded(schema)),
     )
 
 
 def _add_partition(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.CreatePartitionMessageHeader.parse(header)
-    request = msg.CreatePartitionRequest.parse(payload)
+    head = parsed(messages.CreatePartitionMessageHeader, header)
+    request = parsed(msg.CreatePartitionRequest, payload)
     if not head.collection_id or not head.partition_id:
         return None
     return AddPartition(
@@ -164,8 +180,8 @@ def _add_partition(
 def _remove_partition(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.DropPartitionMessageHeader.parse(header)
-    request = msg.DropPartitionRequest.parse(payload)
+    head = parsed(messages.DropPartitionMessageHeader, header)
+    request = parsed(msg.DropPartitionRequest, payload)
     if not head.collection_id or not head.partition_id:
         return None
     return RemovePartition(
@@ -181,7 +197,7 @@ def _remove_partition(
 def _point_alias(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.AlterAliasMessageHeader.parse(header)
+    head = parsed(messages.AlterAliasMessageHeader, header)
     if not head.alias or not head.collection_id:
         return None
     id = CollectionId(head.collection_id)
@@ -191,15 +207,15 @@ def _point_alias(
 def _remove_alias(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.DropAliasMessageHeader.parse(header)
+    head = parsed(messages.DropAliasMessageHeader, header)
     return RemoveAlias(_database(head.db_name), head.alias) if head.alias else None
 
 
 def _put_index(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.CreateIndexMessageHeader.parse(header)
-    field_index = messages.CreateIndexMessageBody.parse(payload).field_index
+    head = parsed(messages.CreateIndexMessageHeader, header)
+    field_index = parsed(messages.CreateIndexMessageBody, payload).field_index
     info = None if field_index is None else field_index.index_info
     if not head.collection_id or not head.index_id:
         return None
@@ -219,7 +235,7 @@ def _put_index(
 def _remove_indexes(
     header: bytes, _: bytes, more: More, __: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.DropIndexMessageHeader.parse(header)
+    head = parsed(messages.DropIndexMessageHeader, header)
     if not head.collection_id:
         return None
     names = str(more.get("collection", "")), str(more.get("database", ""))
@@ -229,7 +245,7 @@ def _remove_indexes(
 def _add_database(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.CreateDatabaseMessageHeader.parse(header)
+    head = parsed(messages.CreateDatabaseMessageHeader, header)
     name = _database(head.db_name)
     return AddDatabase(name, head.db_id) if name else None
 
@@ -237,7 +253,7 @@ def _add_database(
 def _remove_database(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = messages.DropDatabaseMessageHeader.parse(header)
+    head = parsed(messages.DropDatabaseMessageHeader, header)
     name = _database(head.db_name)
     return RemoveDatabase(name, head.db_id) if name else None
 
@@ -257,6 +273,24 @@ def _rows(more: More) -> RowSchema | None:
     if ARROW not in more:
         return None
     return RowSchema(read_base64(str(more[ARROW])), tuple(int(it) for it in more["widths"]))
+
+
+def _retention(more: More) -> Retention | None:
+    if RETENTION not in more:
+        return None
+    age_ms, size = (int(it) for it in more[RETENTION])
+    if age_ms < 0 or size < 0:
+        raise ValueError(f"a limit of its retention is negative: {age_ms} ms, {size} bytes")
+    return Retention(bytes_max=size, age_ms_max=age_ms)
+
+
+def _compaction(more: More) -> Compaction | None:
+    if not more.get(COMPACTION):
+        return None
+    lag_ms, tombstone_ms = (int(it) for it in more[COMPACTION])
+    if lag_ms < 0 or tombstone_ms < 0:
+        raise ValueError(f"a time of its compaction is negative: {lag_ms}, {tombstone_ms} ms")
+    return Compaction(lag_ms, tombstone_ms)
 
 
 def _database(name: str) -> str:

@@ -8,7 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
-from broker.codec.announced import ARROW, OF_ROWS
+from betterproto2 import Message
+
+from broker.codec.announced import ARROW, COMPACTION, OF_ROWS, RETENTION
 from broker.codec.milvus_schemas import key_values
 from broker.codec.read_ddl import read_change
 from broker.model.collection import RowSchema
@@ -17,6 +19,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     Index,
     PointAlias,
@@ -29,6 +33,8 @@ from broker.model.master.table_change import (
     TableChange,
 )
 from broker.model.message import ANNOUNCED, MessageType
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 from broker.ports.master.ddl_messages import EncodedChange
 from schemas.encoding.base64_text import base64_text
 from schemas.encoding.entries import write_entry
@@ -36,6 +42,7 @@ from schemas.encoding.fields import field
 from schemas.encoding.varint import varint
 from schemas.generated.google import protobuf
 from schemas.generated.milvus.proto import common, index, messages, msg, schema
+from schemas.message_bytes import encoded, parsed
 
 # Milvus writes these four in version 1 of its message format, the others in version 2.
 _FIRST_FORM: Final = frozenset(
@@ -48,6 +55,8 @@ _FIRST_FORM: Final = frozenset(
 )
 _PROPERTY: Final = b"\x1a"
 _PAYLOAD: Final = b"\x12"
+RETENTION_PROPERTIES: Final = ("tidemark.retention.ms", "tidemark.retention.bytes")
+CLEANUP_PROPERTY: Final = "tidemark.cleanup"
 _COLLECTION_SCHEMA: Final = 0x6A
 """The field of a CreateCollectionRequest: a CollectionSchema."""
 
@@ -60,6 +69,10 @@ class StoredDdl:
         match change:
             case AddCollection() | RemoveCollection() | AlterSchema():
                 return _of_collection(change)
+            case AlterRetention():
+                return _of_retention(change)
+            case AlterCompaction():
+                return _of_compaction(change)
             case AddPartition() | RemovePartition():
                 return _of_partition(change)
             case PointAlias() | RemoveAlias():
@@ -93,7 +106,7 @@ def _of_collection(change: AddCollection | RemoveCollection | AlterSchema) -> En
             updates = messages.AlterCollectionMessageUpdates(
                 db_name=_shown(database),
                 collection_name=name,
-                schema=schema.CollectionSchema.parse(table.milvus),
+                schema=parsed(schema.CollectionSchema, table.milvus),
             )
             mask = protobuf.FieldMask(paths=["schema"])
             return _encoded(
@@ -118,14 +131,51 @@ def _added(change: AddCollection) -> EncodedChange:
         partition_names=names,
         partition_i_ds=list(ids),
     )
-    payload = bytes(request)
+    payload = encoded(request)
     if change.table is not None:
         # As it is: to decode and encode it takes longer than all else.
         payload += field(_COLLECTION_SCHEMA, change.table.milvus)
     header = messages.CreateCollectionMessageHeader(
         collection_id=change.id, partition_ids=list(ids)
     )
-    return _encoded(MessageType.CREATE_COLLECTION, header, payload, _rows(change.schema))
+    more = _rows(change.schema)
+    if not change.retention.keeps_all:
+        more[RETENTION] = _limits(change.retention)
+    if change.compaction is not None:
+        more[COMPACTION] = _times(change.compaction)
+    return _encoded(MessageType.CREATE_COLLECTION, header, payload, more)
+
+
+def _of_compaction(change: AlterCompaction) -> EncodedChange:
+    cleanup = "delete" if change.compaction is None else "compact"
+    updates = messages.AlterCollectionMessageUpdates(
+        db_name=_shown(change.database),
+        collection_name=change.name,
+        properties=key_values({CLEANUP_PROPERTY: cleanup}),
+    )
+    mask = protobuf.FieldMask(paths=["properties"])
+    return _encoded(
+        MessageType.ALTER_COLLECTION,
+        messages.AlterCollectionMessageHeader(collection_id=change.id, update_mask=mask),
+        messages.AlterCollectionMessageBody(updates=updates),
+        {COMPACTION: _times(change.compaction)},
+    )
+
+
+def _of_retention(change: AlterRetention) -> EncodedChange:
+    limits = _limits(change.retention)
+    updates = messages.AlterCollectionMessageUpdates(
+        db_name=_shown(change.database),
+        collection_name=change.name,
+        properties=key_values(dict(zip(RETENTION_PROPERTIES, map(str, limits), strict=True))),
+    )
+    mask = protobuf.FieldMask(paths=["properties"])
+    return _encoded(
+        MessageType.ALTER_COLLECTION,
+        messages.AlterCollectionMessageHeader(collection_id=change.id, update_mask=mask),
+        messages.AlterCollectionMessageBody(updates=updates),
+        {RETENTION: limits},
+    )
 
 
 def _of_partition(change: AddPartition | RemovePartition) -> EncodedChange:
@@ -173,7 +223,7 @@ def _of_index(change: PutIndex | RemoveIndexes) -> EncodedChange:
         gone = messages.DropIndexMessageHeader(
             collection_id=change.collection, index_ids=list(change.ids)
         )
-        return _encoded(MessageType.DROP_INDEX, gone, None, names)
+        return _encoded(MessageType.DROP_INDEX, gone, b"", names)
     it = change.index
     header = messages.CreateIndexMessageHeader(
         collection_id=change.collection,
@@ -218,6 +268,14 @@ def _index_fields(it: Index) -> dict[str, Any]:
     }
 
 
+def _times(it: Compaction | None) -> list[int]:
+    return [] if it is None else [it.lag_ms, it.tombstone_ms]
+
+
+def _limits(retention: Retention) -> list[int]:
+    return [retention.age_ms_max, retention.bytes_max]
+
+
 def _rows(rows: RowSchema | None) -> dict[str, Any]:
     if rows is None:
         return {}
@@ -233,14 +291,16 @@ def _shown(database: str) -> str:
 
 
 def _encoded(
-    kind: MessageType, header: object, body: object = None, more: Mapping[str, Any] | None = None
+    kind: MessageType,
+    header: Message,
+    body: Message | bytes = b"",
+    more: Mapping[str, Any] | None = None,
 ) -> EncodedChange:
-    payload = b"" if body is None else bytes(body)  # type: ignore[call-overload]
-    encoded: bytes = bytes(header)  # type: ignore[call-overload]
+    payload = body if isinstance(body, bytes) else encoded(body)
     properties = {
         "_t": str(int(kind)),
         "_v": "1" if kind in _FIRST_FORM else "2",
-        "_h": base64_text(encoded),
+        "_h": base64_text(encoded(header)),
     }
     properties[ANNOUNCED] = json.dumps(more or {}, separators=(",", ":"))
     parts = [_PAYLOAD + varint(len(payload)) + payload]

@@ -3,12 +3,15 @@
 It knows which field of which header says what; it decides nothing.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from broker.codec.announced import are_rows, is_announced, said_beside
+from broker.codec.announced import are_rows, is_announced, read_said, said_beside
 from broker.codec.letters import copies, letters_of
+from broker.codec.stored_keys import keys_of, plain_key, unpacked
+from broker.codec.stored_marks import batch_mark, broadcast_mark
+from broker.codec.stored_messages import stored_of
 from broker.codec.stored_stages import stage_of
 from broker.codec.stored_times import delivery_times, released, released_message
 from broker.model.batch import NewBatch
@@ -33,22 +36,27 @@ from broker.model.groups.dead_letter import Letter
 from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import CollectionId, PartitionId, SegmentId
 from broker.model.measured import SetMark
-from broker.model.message import ClosedTick, Delivered, MessageType
+from broker.model.message import ANNOUNCED, ClosedTick, Delivered, MessageType
 from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
+from schemas.encoding.base64_text import read_base64
 from schemas.encoding.fields import fields
 from schemas.encoding.id_list import read_ids, with_ids
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import data as data_messages
 from schemas.generated.milvus.proto import messages
 from schemas.properties.batch_header import insert_header, joined, split_header, with_deletes
-from schemas.properties.batch_mark import read_batch_mark
-from schemas.properties.broadcast_header import read_broadcast_header
 from schemas.properties.insert_header import assigned, read_insert_header, with_rows
-from schemas.properties.keys import BATCH, BROADCAST, BadProperty
-from schemas.scan import stored_properties
-from schemas.stored import header_of, payload_of, size_of, stored_form, with_header
+from schemas.properties.keys import BROADCAST, HEADER
+from schemas.stored import (
+    header_of,
+    payload_of,
+    size_of,
+    stored_form,
+    taken_apart,
+    with_header,
+)
 
 _FLUSHED_FIELD: Final[Mapping[int, int]] = {
     MessageType.MANUAL_FLUSH: 3,
@@ -59,7 +67,6 @@ _FLUSHED_FIELD: Final[Mapping[int, int]] = {
 """The field of each header that lists the flushed segments."""
 
 _BROADCAST_KEY: Final = BROADCAST.key.encode()
-_BATCH_KEY: Final = BATCH.key.encode()
 """A search for the key in the bytes tells most messages apart without decoding them."""
 
 # Milvus writes CreateSegment and Flush in version 2 of its message format.
@@ -67,6 +74,9 @@ _OWN_VERSION: Final = 2
 _NEW_SCHEMA: Final = 0x6A
 _OLD_SCHEMA: Final = 0x42
 """The schema in a CreateCollectionRequest: as a message, or as the bytes of one."""
+_REMEMBERED_MAX: Final = 64
+_REMEMBERED_BYTES_MAX: Final = 16 * 1024
+"""Of creations of collections: a larger one is decoded for each of its copies."""
 _SCHEMA_OF_CHANGE: Final = 0x0A
 _UPDATES: Final = 0x0A
 _SCHEMA_OF_UPDATES: Final = 0x2A
@@ -135,7 +145,7 @@ class StoredHeaders:
         for index, size in enumerate(sizes):
             message = body[start : start + size]
             start += size
-            mark = _broadcast_mark(message) if _BROADCAST_KEY in message else None
+            mark = broadcast_mark(message) if _BROADCAST_KEY in message else None
             if mark is not None:
                 marks.append((index, mark))
         return marks
@@ -146,18 +156,13 @@ class StoredHeaders:
         except ValueError:
             return False
 
-    def batch_mark(self, commit: bytes) -> SetMark | None:
-        if _BATCH_KEY not in commit:
-            return None
-        try:
-            text = BATCH.read(stored_properties(commit))
-            mark = None if text is None else read_batch_mark(text)
-        except (Malformed, BadProperty):
-            return None  # not written by the coordinator
-        return None if mark is None else SetMark(mark.id, mark.total, mark.counts)
+    batch_mark = staticmethod(batch_mark)
 
     def delivery_times(self, properties: bytes) -> DeliveryTimes | None:
         return delivery_times(properties)
+
+    plain_key = staticmethod(plain_key)
+    unpacked = staticmethod(unpacked)
 
     def released(self, part: RecordSlice) -> list[bytes]:
         return released(part)
@@ -195,21 +200,13 @@ class StoredHeaders:
     def letters(self, items: Iterable[Delivered | ClosedTick | RecordSlice]) -> Sequence[Letter]:
         return letters_of(items)
 
+    stored = staticmethod(stored_of)
+    keys = staticmethod(keys_of)
+
     def copies(
         self, vchannel: str, letters: Sequence[tuple[Letter, Mapping[str, str]]]
     ) -> NewBatch:
         return copies(vchannel, letters)
-
-
-def _broadcast_mark(stored: bytes) -> SetMark | None:
-    try:
-        text = stored_properties(stored).get(BROADCAST.key)
-        header = None if text is None else read_broadcast_header(text)
-    except (Malformed, BadProperty):
-        return None
-    if header is None or not header.broadcast_id:
-        return None
-    return SetMark(header.broadcast_id, len(header.vchannels), Counter(header.vchannels))
 
 
 def _inserted(stored: bytes) -> Effect | None:
@@ -242,7 +239,19 @@ def _deleted(stored: bytes) -> Effect | None:
 
 
 def _collection_created(stored: bytes) -> Effect | None:
-    header, payload = header_of(stored), payload_of(stored)
+    properties, payload = taken_apart(stored)
+    text, said = properties.get(HEADER.key, ""), properties.get(ANNOUNCED)
+    read = _created if len(payload) <= _REMEMBERED_BYTES_MAX else _created.__wrapped__
+    return read(text, payload, said)
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _created(text: str, payload: bytes, said: str | None) -> CollectionCreated | None:
+    """Remembered: each vchannel has a copy of its own, which is read when it is placed and later.
+
+    What differs between the copies has no effect.
+    """
+    header = read_base64(text)
     # Without a collection ID there is nothing that segments could belong to.
     if not _number(header, 1):
         return None
@@ -251,7 +260,8 @@ def _collection_created(stored: bytes) -> Effect | None:
     partition_ids = tuple([PartitionId(each) for each in read_ids(header, 2)])
     version = _number(schema, _SCHEMA_VERSION)
     collection_id = CollectionId(_number(header, 1))
-    return CollectionCreated(collection_id, partition_ids, schema, version, _of_rows(stored))
+    of_rows = said is not None and are_rows(read_said(said))
+    return CollectionCreated(collection_id, partition_ids, schema, version, of_rows)
 
 
 def _schema_changed(stored: bytes) -> Effect | None:

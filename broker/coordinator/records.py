@@ -21,6 +21,8 @@ from broker.model.ids import (
     TimeTick,
     VChannelName,
 )
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 
 CLUSTER_KEY = "cluster"
 TICK_BOUND_KEY = "tso/bound"
@@ -126,6 +128,8 @@ def encode_collection(collection: Collection) -> bytes:
             **({"database": collection.database} if collection.database else {}),
             "default_partition": collection.default_partition,
             "created_tick": collection.created_tick,
+            **_encode_retention(collection.retention),
+            **_encode_compaction(collection.compaction),
         }
     )
 
@@ -144,9 +148,31 @@ def decode_collection(key: str, value: bytes) -> Collection:
             # Absent in records of an earlier release, as those below.
             default_partition=PartitionId(fields.get("default_partition", 0)),
             created_tick=TimeTick(fields.get("created_tick", 0)),
+            retention=Retention(
+                bytes_max=int(fields.get("retention_bytes", 0)),
+                age_ms_max=int(fields.get("retention_ms", 0)),
+            ),
+            compaction=_decode_compaction(fields.get("compaction")),
         )
 
     return decode_fields(key, value, parse)
+
+
+def _encode_retention(retention: Retention) -> dict[str, int]:
+    limits = {"retention_ms": retention.age_ms_max, "retention_bytes": retention.bytes_max}
+    return {name: limit for name, limit in limits.items() if limit}
+
+
+def _encode_compaction(it: Compaction | None) -> dict[str, dict[str, int]]:
+    if it is None:
+        return {}
+    return {"compaction": {"lag_ms": it.lag_ms, "tombstone_ms": it.tombstone_ms}}
+
+
+def _decode_compaction(fields: Any) -> Compaction | None:
+    if fields is None:
+        return None
+    return Compaction(int(fields["lag_ms"]), int(fields["tombstone_ms"]))
 
 
 def _encode_schema(schema: RowSchema | None) -> dict[str, Any] | None:

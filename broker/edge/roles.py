@@ -26,6 +26,7 @@ from broker.edge.milvus.node_manager_service import NodeManagerService
 from broker.edge.milvus.state_service import ServerState, StateService
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies, Proxy
+from broker.edge.space.space_service import SpaceService
 from broker.edge.tidemark.admin_service import (
     AdminService,
     DescribeAll,
@@ -114,6 +115,7 @@ def _of_channels(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         NodeManagerService(middleware, directory),
         LogService(middleware, directory, parts.proxies.row_schemas),
         GroupsService(middleware, directory, parts.proxies.row_schemas),
+        SpaceService(middleware, parts.proxies),
     )
 
 

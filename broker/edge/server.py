@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 
+from broker.core.pressure.limit_rules import LimitRules
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Role, RoleParts, single_process
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -19,6 +20,7 @@ from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
 from broker.transport import Listener
+from broker.transport.tls import ServerTls
 
 DRAIN_SHARE = 0.7
 HANG_UP_SHARE = 0.2
@@ -40,7 +42,9 @@ class EdgeServer:
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
-        self._middleware = middleware = Middleware(Identity(facts.cluster, facts.node_id), limits)
+        self._middleware = middleware = Middleware(
+            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas
+        )
         parts = RoleParts(facts, proxies, self.state, view)
         services = (role or single_process)(middleware, parts)
         methods = [path for service in services for path in service.__mapping__()]
@@ -81,14 +85,18 @@ class EdgeServer:
         """Refuse new connections beyond this number from now on."""
         self._listener.connections_max = connections_max
 
+    def limit_rates(self, rules: LimitRules) -> None:
+        """Hold collections and identities to these limits from now on."""
+        self._middleware.quotas.adopt(rules)
+
     async def start(self, host: str, port: int) -> None:
         """Serve on this address. Raises OSError when it cannot be bound."""
-        await self._listener.start(host, port, backlog=BACKLOG)
+        await self._listener.listen(host, port, backlog=BACKLOG)
         self._state = ServerState.HEALTHY
 
-    async def start_on(self, bound: socket.socket) -> None:
-        """Serve on a bound socket, which the server closes when it stops."""
-        await self._listener.start(sock=bound, backlog=BACKLOG)
+    async def start_on(self, bound: socket.socket, tls: ServerTls | None = None) -> None:
+        """Serve on a bound socket, which the server closes when it stops; with TLS if given."""
+        await self._listener.listen(bound=bound, backlog=BACKLOG, tls=tls)
         self._state = ServerState.HEALTHY
 
     async def stop(self, *, deadline_s: float) -> None:

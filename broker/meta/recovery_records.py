@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.core.groups.group_changes import limit_fields, read_limit, read_spans, span_pairs
+from broker.meta.group_fields import group_fields, read_group
 from broker.model.effect import SegmentLevel
-from broker.model.groups.consumer_group import DyingSpans, GroupKey, GroupSnapshot, TriedSpans
+from broker.model.groups.consumer_group import GroupKey, GroupSnapshot
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -25,6 +25,7 @@ from broker.model.ids import (
 )
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
+from broker.model.retention.purge import Purge
 from broker.model.snapshot import (
     FinishedTxn,
     SchemaStart,
@@ -106,6 +107,10 @@ class SnapshotKeys:
 
     def group(self, key: GroupKey) -> str:
         return f"{self.groups}{key.vchannel}/{key.name}"
+
+    @property
+    def purges(self) -> str:
+        return f"{self.prefix}purge/"
 
 
 def encode_head(head: Head) -> bytes:
@@ -301,49 +306,37 @@ def decode_producers(value: bytes) -> tuple[tuple[ProducedBatch, ...], TimeTick]
 
 def encode_group(group: GroupSnapshot) -> bytes:
     """The record of one consumer group."""
-    return _encode(
-        {
-            "vchannel": group.key.vchannel,
-            "name": group.key.name,
-            "lease_ms": group.lease_ms,
-            "floor": group.floor,
-            "acked": span_pairs(group.acked),
-            "created_tick": group.created_tick,
-            "tick": group.tick,
-            **_limit_fields(group),
-        }
-    )
-
-
-def _limit_fields(group: GroupSnapshot) -> dict[str, Any]:
-    if group.limit is None:
-        return {}
-    return {
-        "limit": limit_fields(group.limit),
-        "tried": [[each.times, span_pairs(each.spans)] for each in group.tried],
-        "dying": [
-            [span_pairs(each.spans), each.cause, each.times, each.since] for each in group.dying
-        ],
-    }
+    return _encode(group_fields(group))
 
 
 def decode_group(value: bytes) -> GroupSnapshot:
     """The group; raises Unreadable."""
+    return _decode(value, read_group)
 
-    def parse(fields: dict[str, Any]) -> GroupSnapshot:
-        return GroupSnapshot(
-            key=GroupKey(fields["vchannel"], fields["name"]),
-            lease_ms=fields["lease_ms"],
-            floor=TimeTick(fields["floor"]),
-            acked=read_spans(fields["acked"]),
-            created_tick=TimeTick(fields["created_tick"]),
+
+def encode_stored_purge(purge: Purge) -> bytes:
+    """The record of how far one vchannel is purged."""
+    return _encode(
+        {
+            "vchannel": purge.vchannel,
+            "upto": purge.upto,
+            "next_id": purge.next_id,
+            "whole_id": purge.whole_id,
+            "tick": purge.tick,
+        }
+    )
+
+
+def decode_stored_purge(value: bytes) -> Purge:
+    """The purge; raises Unreadable."""
+
+    def parse(fields: dict[str, Any]) -> Purge:
+        return Purge(
+            vchannel=fields["vchannel"],
+            upto=TimeTick(fields["upto"]),
+            next_id=MessageId(fields["next_id"]),
+            whole_id=MessageId(fields["whole_id"]),
             tick=TimeTick(fields["tick"]),
-            limit=read_limit(fields.get("limit")),
-            tried=tuple(TriedSpans(n, read_spans(it)) for n, it in fields.get("tried", ())),
-            dying=tuple(
-                DyingSpans(read_spans(spans), cause, times, TimeTick(since))
-                for spans, cause, times, since in fields.get("dying", ())
-            ),
         )
 
     return _decode(value, parse)

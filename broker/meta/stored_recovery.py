@@ -11,6 +11,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from broker.core.master.segment_records import records_of
+from broker.meta.compaction_records import (
+    compacted_keys,
+    decode_stored_compacted,
+    encode_stored_compacted,
+)
 from broker.meta.large_values import LargeValues
 from broker.meta.recovery_records import (
     Head,
@@ -21,12 +26,14 @@ from broker.meta.recovery_records import (
     decode_head,
     decode_producers,
     decode_segment,
+    decode_stored_purge,
     decode_vchannel,
     encode_finished,
     encode_group,
     encode_head,
     encode_producers,
     encode_segment,
+    encode_stored_purge,
     encode_vchannel,
 )
 from broker.model.ids import PChannelName, Term, TimeTick
@@ -164,6 +171,8 @@ class _Found:
         vchannels = self._read(values, keys.vchannels, decode_vchannel)
         segments = self._read(values, keys.segments, decode_segment)
         groups = self._read(values, keys.groups, decode_group)
+        purges = self._read(values, keys.purges, decode_stored_purge)
+        compacted = self._read(values, compacted_keys(keys), decode_stored_compacted)
         self.snapshot = Snapshot(
             # With a part missing only a replay of the whole log gives a complete state.
             checkpoint=None if self.damage else head.checkpoint,
@@ -174,6 +183,8 @@ class _Found:
             producers=producers[0][0],
             producers_tick=producers[0][1],
             groups=tuple(groups),
+            purges=tuple(purges),
+            compacted=tuple(compacted),
         )
 
     def _read(
@@ -204,6 +215,10 @@ def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
     puts = {keys.vchannels + each.name: encode_vchannel(each) for each in change.vchannels}
     puts |= {f"{keys.segments}{each.id}": encode_segment(each) for each in change.segments}
     puts |= {keys.group(each.key): encode_group(each) for each in change.groups}
+    puts |= {keys.purges + it.vchannel: encode_stored_purge(it) for it in change.purges}
+    puts |= {
+        compacted_keys(keys) + it.vchannel: encode_stored_compacted(it) for it in change.compacted
+    }
     if change.finished is not None:
         puts[keys.finished] = encode_finished(change.finished, change.checkpoint.tick)
     if change.producers is not None:
@@ -214,4 +229,6 @@ def _values(keys: SnapshotKeys, change: SnapshotChange) -> dict[str, bytes]:
 def _deletes(keys: SnapshotKeys, change: SnapshotChange) -> list[str]:
     vchannels = [keys.vchannels + name for name in change.gone_vchannels]
     groups = [keys.group(each) for each in change.gone_groups]
-    return vchannels + groups + [f"{keys.segments}{id}" for id in change.gone_segments]
+    purges = [keys.purges + name for name in change.gone_purges]
+    purges += [compacted_keys(keys) + name for name in change.gone_compacted]
+    return vchannels + groups + purges + [f"{keys.segments}{id}" for id in change.gone_segments]

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core.time import tso
+from broker.metrics.compaction_figures import COMPACTION_METRICS
 from broker.metrics.group_figures import GROUP_METRICS
+from broker.metrics.limit_figures import LIMIT_METRICS
 from broker.metrics.process_figures import ProcessFigures
 from broker.metrics.retention_figures import RETENTION_METRICS
 from broker.metrics.table import BROKER_METRICS, Metric, Read, Sample
@@ -35,6 +37,11 @@ def _cursor_lags(view: View) -> Iterable[Sample]:
     for it in coordinator.cursors.seen:
         behind_ms = tso.physical_ms_of(TimeTick(closed)) - tso.physical_ms_of(it.tick)
         yield (it.cursor, it.collection), max(0.0, behind_ms / 1000)
+
+
+def _certificate_end(view: View) -> Iterable[Sample]:
+    ends_s = view.sources.certificate_ends_s()
+    return () if ends_s is None else (((), ends_s),)
 
 
 CURSOR_METRICS: Final = (
@@ -69,6 +76,11 @@ PROCESS_METRICS: Final = (
         (), _figure(lambda it: it.started_s), prefix="",
     ),
     Metric(
+        "tls_certificate_end_seconds", "gauge",
+        "When the certificate of this process expires, in Unix seconds; none without TLS.",
+        (), _certificate_end,
+    ),
+    Metric(
         "data_free_bytes", "gauge",
         "Bytes free on the file system of the data folder. At 0 appends are refused.",
         (), _figure(lambda it: it.disk_free_bytes),
@@ -84,6 +96,8 @@ METRICS: Final = (
     *CURSOR_METRICS,
     *GROUP_METRICS,
     *RETENTION_METRICS,
+    *COMPACTION_METRICS,
+    *LIMIT_METRICS,
     *WAL_METRICS,
     *PROCESS_METRICS,
 )

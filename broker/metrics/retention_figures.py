@@ -12,6 +12,7 @@ from broker.metrics.view import View
 
 SERIES_MAX: Final = 100
 HOLDER: Final = ("channel", "kind", "holder")
+VCHANNEL_HOLDER: Final = ("vchannel", "kind", "holder")
 
 
 def _held(view: View) -> Iterator[Sample]:
@@ -32,9 +33,50 @@ def _passed(view: View) -> Iterator[Sample]:
         yield (name, it.kind, it.name, it.cause), it.passed_ms / 1000
 
 
+def _collections_held(view: View) -> Iterator[Sample]:
+    held = [
+        (vchannel, it)
+        for channel in view.channels
+        for vchannel, holders in channel.kept.held.items()
+        for it in holders
+    ]
+    for vchannel, it in nlargest(SERIES_MAX, held, key=lambda each: each[1].bytes):
+        yield (vchannel, it.kind, it.name), it.bytes
+
+
+def _collections_passed(view: View) -> Iterator[Sample]:
+    passed = [
+        (vchannel, it)
+        for channel in view.channels
+        for (vchannel, _, _), it in channel.kept.passed.items()
+    ]
+    for vchannel, it in nlargest(SERIES_MAX, passed, key=lambda each: each[1].passed_ms):
+        yield (vchannel, it.kind, it.name, it.cause), it.passed_ms / 1000
+
+
+def _collection_purges(view: View) -> Iterator[Sample]:
+    for _, extra in view.extras("retention_keeper"):
+        yield (), float(extra["purges"])
+
+
+def _disk_full(view: View) -> Iterator[Sample]:
+    for _, extra in view.extras("disk_watch"):
+        yield (), float(extra["full"])
+
+
 def _unasked(view: View) -> Iterator[Sample]:
     for _, extra in view.extras("truncation"):
         yield (), float(extra["unasked_bytes"])
+
+
+def _given_back(view: View) -> Iterator[Sample]:
+    for _, extra in view.extras("reclamation"):
+        yield (), float(extra["given_back_bytes"])
+
+
+def _to_reclaim(view: View) -> Iterator[Sample]:
+    for _, extra in view.extras("reclamation"):
+        yield (), float(extra["pchannels_left"])
 
 
 RETENTION_METRICS: Final = (
@@ -51,9 +93,42 @@ RETENTION_METRICS: Final = (
         (*HOLDER, "cause"), _passed,
     ),
     Metric(
+        "collection_retention_held_bytes", "gauge",
+        "Bytes of the log from what a holder needs on, while it keeps the retention of a collection"
+        " from removing it; the 100 largest.",
+        VCHANNEL_HOLDER, _collections_held,
+    ),
+    Metric(
+        "collection_retention_passed_timestamp_seconds", "gauge",
+        "When the retention of a collection removed what this holder still needed, in Unix seconds,"
+        " since the pchannel was opened here. The newest 100. `cause`: the limit, `bytes` or"
+        " `time`.",
+        (*VCHANNEL_HOLDER, "cause"), _collections_passed,
+    ),
+    Metric(
+        "collection_retention_purges_total", "counter",
+        "Purges that the retention of collections has made since this process started.",
+        (), _collection_purges,
+    ),
+    Metric(
+        "disk_full", "gauge",
+        "1 while messages are refused, for what is left of the disk is kept for drops and purges.",
+        (), _disk_full,
+    ),
+    Metric(
         "retention_unasked_bytes_total", "counter",
         "Bytes removed without knowing who holds them, since the coordinator did not answer and"
         " the log had reached its bound.",
         (), _unasked,
+    ),
+    Metric(
+        "space_given_back_bytes_total", "counter",
+        "Bytes of what was dropped and purged, given back to the disk since this process started.",
+        (), _given_back,
+    ),
+    Metric(
+        "space_channels_to_reclaim", "gauge",
+        "Pchannels that may still hold records of what was dropped or purged.",
+        (), _to_reclaim,
     ),
 )  # fmt: skip

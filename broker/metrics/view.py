@@ -54,6 +54,8 @@ class Sources:
     open_calls: Callable[[], int]
     process: Callable[[], ProcessFigures]
     clock: Clock
+    certificate_ends_s: Callable[[], float | None] = lambda: None
+    """When the certificate of this process ends, in Unix seconds; None without TLS."""
 
 
 @dataclass(slots=True)

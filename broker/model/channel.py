@@ -90,6 +90,7 @@ class ChannelOffsets:
     them that wait for the coordinator's decision. `checkpoint`: where a restart would start to
     replay; None: at the beginning. `observed_tick`: the owner has processed every record up to it.
     `removed_tick`: that of the newest record that retention has removed; 0 if it removed none.
+    `purged_tick`: messages of the vchannel that was asked for are purged up to it; 0: none are.
     """
 
     name: PChannelName
@@ -106,3 +107,4 @@ class ChannelOffsets:
     observed_tick: TimeTick = TimeTick(0)
     prepared_txns: int = 0
     removed_tick: TimeTick = TimeTick(0)
+    purged_tick: TimeTick = TimeTick(0)

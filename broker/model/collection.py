@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Collection:
 
     Without a `schema` its messages are opaque bytes. `database` "" is the default one.
     `created_tick`: of its announcement on the control channel; 0 for one of an earlier release that
-    was not announced yet, which has no `default_partition` either.
+    was not announced yet, which has no `default_partition` either. `retention`: of each vchannel.
+    `compaction`: None: what retention does not remove is kept.
     """
 
     name: str
@@ -38,6 +41,8 @@ class Collection:
     database: str = ""
     default_partition: PartitionId = PartitionId(0)
     created_tick: TimeTick = TimeTick(0)
+    retention: Retention = Retention()
+    compaction: Compaction | None = None
 
     @property
     def announced(self) -> bool:

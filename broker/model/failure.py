@@ -23,6 +23,7 @@ class StreamingCode(IntEnum):
     REPLICATE_VIOLATION = 13
     WAL_NAME_MISMATCH = 14
     SCHEMA_VERSION_MISMATCH = 15
+    RATE_LIMIT_REJECTED = 16
     UNKNOWN = 999
 
 
@@ -36,6 +37,13 @@ class Refusal:
 
 class Dropped(Refusal):
     """The collection of the vchannel was dropped, so nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled(Refusal):
+    """Nothing was stored, for a limit is reached; it is worth to come again after `retry_ms`."""
+
+    retry_ms: int
 
 
 class Refused(Exception):

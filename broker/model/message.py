@@ -86,7 +86,19 @@ RELEASED: Final = 1902
 As GROUP_CHANGE it is not delivered to other readers, and clients cannot append it.
 """
 
-LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE, RELEASED})
+PURGE: Final = 1903
+"""The kind of a record that purges a vchannel up to a tick; see `broker/core/space/purges.py`.
+
+It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
+"""
+
+COMPACTION: Final = 1904
+"""The kind of a record that says how far a vchannel is compacted: see `broker/core/compaction`.
+
+It is not delivered to readers, and clients cannot append it. Milvus has no type of this number.
+"""
+
+LOG_STEPS: Final = frozenset({PREPARE_TXN, GROUP_CHANGE, RELEASED, PURGE, COMPACTION})
 """Steps that only parts of this broker append."""
 
 KNOWN_TYPES = frozenset(int(kind) for kind in MessageType)

@@ -66,7 +66,8 @@ class ReadPosition:
     the transaction that commits at `next_id` were already delivered. `partial`: the reader started
     at the first message that retention left, so it skips transactions whose begin was removed; for
     other readers such a transaction is lost data. `oldest`: nothing was read yet, and the reader
-    takes whatever is left: it begins at the first message that the log holds by then.
+    takes whatever is left: it begins at the first message that the log holds by then. `purged`: a
+    `partial` reader does not miss what was purged up to this tick, before it began.
     """
 
     next_id: MessageId
@@ -75,3 +76,4 @@ class ReadPosition:
     inside: int = 0
     partial: bool = False
     oldest: bool = False
+    purged: TimeTick = TimeTick(0)

@@ -95,6 +95,11 @@ class RecordSlice:
     def last_tick(self) -> TimeTick:
         return TimeTick(self.record.base_tick + self.end - 1)
 
+    @property
+    def batch_tick(self) -> TimeTick:
+        """The first tick of the whole batch, however it is cut."""
+        return self.record.base_tick
+
 
 @value
 class RecordSliceInTxn(RecordSlice):
@@ -109,6 +114,10 @@ class RecordSliceInTxn(RecordSlice):
 
     @property
     def last_tick(self) -> TimeTick:
+        return self.tick
+
+    @property
+    def batch_tick(self) -> TimeTick:
         return self.tick
 
 

@@ -19,6 +19,8 @@ from broker.model.ids import (
 )
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
+from broker.model.retention.compaction import Compacted
+from broker.model.retention.purge import Purge
 from broker.value import value
 
 
@@ -150,14 +152,16 @@ class Snapshot:
     producers_tick: TimeTick = TimeTick(0)
     """Batches of producers up to this tick are in `producers`, or were forgotten."""
     groups: tuple[GroupSnapshot, ...] = ()
+    purges: tuple[Purge, ...] = ()
+    compacted: tuple[Compacted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
     """The difference between two snapshots, as of `checkpoint`.
 
-    `gone_…`: objects to delete: groups, and what an earlier change set to DROPPED or FLUSHED.
-    `finished` and `producers` are complete, or None if unchanged.
+    `gone_…`: objects to delete: groups, purges, compactions, and what an earlier change set to
+    DROPPED or FLUSHED. `finished` and `producers` are complete, or None if unchanged.
     """
 
     checkpoint: WalCheckpoint
@@ -169,3 +173,7 @@ class SnapshotChange:
     producers: tuple[ProducedBatch, ...] | None = None
     groups: tuple[GroupSnapshot, ...] = ()
     gone_groups: tuple[GroupKey, ...] = ()
+    purges: tuple[Purge, ...] = ()
+    gone_purges: tuple[str, ...] = ()
+    compacted: tuple[Compacted, ...] = ()
+    gone_compacted: tuple[str, ...] = ()

@@ -73,6 +73,11 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
+class SealLog:
+    """Start a new segment of the log, so that the active one can give space back."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTxns(Request[tuple[TxnView, ...]]):
     """Every open transaction, oldest first."""
 
@@ -98,4 +103,5 @@ class ResumeTxns:
 
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns
 SealRequest = SealOverdue | SealSegments | ObeySegmentOrders
-AppenderMessage = AppendBatch | CloseTick | SealRequest | Truncate | TxnRequest
+LogUpkeep = Truncate | SealLog
+AppenderMessage = AppendBatch | CloseTick | SealRequest | LogUpkeep | TxnRequest

@@ -166,7 +166,7 @@ class Directory(Actor[_Message]):
                 found = self._find(name, term)
                 if isinstance(found, Refusal):
                     return found
-                return _located(found, self._oracle, writes=writes)
+                return self._located(found, writes=writes)
             case FindScanner(path):
                 return self._find_scanner(path)
             case CollectStatus():
@@ -364,19 +364,21 @@ class Directory(Actor[_Message]):
         ]
         return NodeStatus(self._node.node_id, tuple(statuses))
 
-    def _describe(self, name: PChannelName) -> ChannelOffsets | Refusal:
-        found = self._find(name, None)
-        return found if isinstance(found, Refusal) else found.offsets()
+    def _describe(self, name: str) -> ChannelOffsets | Refusal:
+        found = self._find(pchannel_of(name), None)
+        if isinstance(found, Refusal):
+            return found
+        return replace(found.offsets(), purged_tick=found.purges.upto(name))
+
+    def _located(self, found: OpenChannel, *, writes: bool) -> Located | Refusal:
+        if writes and found.channel.access is AccessMode.READ_ONLY:
+            return read_only_refusal(found.channel.name)
+        return Located(
+            *(found.channel, found.appender, found.backlog, found, found.closed, self._oracle),
+            groups=found.groups,
+            pressure=self._node.pressure,
+        )
 
     def _shutting_down(self) -> Refusal:
         cause = f"node {self._node.node_id} is shutting down"
         return Refusal(StreamingCode.ON_SHUTDOWN, cause)
-
-
-def _located(found: OpenChannel, oracle: OracleView, *, writes: bool) -> Located | Refusal:
-    if writes and found.channel.access is AccessMode.READ_ONLY:
-        return read_only_refusal(found.channel.name)
-    return Located(
-        *(found.channel, found.appender, found.backlog, found, found.closed, oracle),
-        groups=found.groups,
-    )

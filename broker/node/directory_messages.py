@@ -1,7 +1,7 @@
 """What the edge, the coordinator and Membership ask of the Directory of a node."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
@@ -18,6 +18,7 @@ from broker.node.scanner_messages import ScannerMessage
 from broker.node.state.channel_events import ChannelEvent
 from broker.node.state.channel_groups import ChannelGroups
 from broker.node.state.oracle_view import OracleView
+from broker.node.state.pressure import NodePressure
 
 
 class ChannelView(Protocol):
@@ -36,6 +37,10 @@ class ChannelView(Protocol):
 
         At least one record is passed; `from_id` when there is none. Raises Refused.
         """
+        ...
+
+    def purged(self) -> Mapping[str, TimeTick]:
+        """Up to which tick messages of some vchannels are purged; no I/O."""
         ...
 
     def has_collection(self, vchannel: str) -> bool:
@@ -75,6 +80,7 @@ class Located:
     closed: anyio.Event
     oracle: OracleView
     groups: ChannelGroups
+    pressure: NodePressure = field(default_factory=NodePressure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +182,9 @@ class CollectStatus(Request[NodeStatus | Refusal]):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Request[tuple[ChannelOffsets | Refusal, ...]]):
-    """Ids, ticks and sizes of pchannels, in the order of `names`."""
+    """Ids, ticks and sizes of pchannels, in the order of `names`; a vchannel: of its pchannel."""
 
-    names: tuple[PChannelName, ...]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from actors import Ref, Request
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal
-from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView, TickSpan
+from broker.model.groups.consumer_group import (
+    DeliveryLimit,
+    GroupKey,
+    GroupView,
+    Ownership,
+    TickSpan,
+)
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import MessageId, TimeTick, TxnId
 from broker.value import value
 
@@ -14,17 +21,22 @@ from broker.value import value
 
 @dataclass(frozen=True, slots=True)
 class GroupJoined:
-    """A member's number, and how long its leases last."""
+    """A member's number, how long its leases last, and the mode of the group."""
 
     member: int
     lease_ms: int
+    mode: GroupMode = GroupMode.SHARED
 
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup(Request[GroupJoined | Refusal]):
-    """Become a member; it is one until LeaveGroup, or until this Group ends."""
+    """Become a member; it is one until LeaveGroup, or until this Group ends.
+
+    `identity`: the same on all vchannels of the group, and no other member's.
+    """
 
     name: str
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,28 @@ class ExtendLease(Request[Refusal | None]):
 
 
 @dataclass(frozen=True, slots=True)
+class WatchOwnership(Request[Ownership | Refusal]):
+    """Who is to own the vchannel, once that is not as it was after `changes`.
+
+    Of an ordered group. Answered after some 20 s in any case; one of each member at a time.
+    """
+
+    member: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveVChannel:
+    """Have the vchannel of an ordered group go to the member of this identity.
+
+    It counts of the one that owns it, or of any when nobody does.
+    """
+
+    member: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopGroup(Request[Refusal | None]):
     """End, unless there are members. For the GroupKeeper, before it drops or seeks the group."""
 
@@ -135,7 +169,8 @@ class MessagesCame:
 LeaseMessage = AckMessages | NackMessages | RejectMessages | BeginLease | ExtendLease
 """What a member says of a lease that it has."""
 
-MemberMessage = JoinGroup | LeaveGroup | TakeMessages | LeaseMessage | StopGroup
+OwnerMessage = WatchOwnership | GiveVChannel
+MemberMessage = JoinGroup | LeaveGroup | TakeMessages | LeaseMessage | OwnerMessage | StopGroup
 GroupMessage = MemberMessage | MessagesCame
 
 # ---- of the GroupKeeper -------------------------------------------------------------------------
@@ -145,8 +180,9 @@ GroupMessage = MemberMessage | MessagesCame
 class CreateGroup(Request[GroupView | Refusal]):
     """Create a group. `floor` None: it gets what is appended after it.
 
-    INVALID_ARGUMENT for a bad name, lease or limit; IGNORED_OPERATION for a group that exists,
-    unless `exist_ok`.
+    `mode` None: shared, or that of the group that exists. INVALID_ARGUMENT for a bad name, lease or
+    limit, and for a group of another mode; IGNORED_OPERATION for one that exists, unless
+    `exist_ok`.
     """
 
     key: GroupKey
@@ -154,6 +190,7 @@ class CreateGroup(Request[GroupView | Refusal]):
     floor: TimeTick | None
     exist_ok: bool
     limit: DeliveryLimit | None = None
+    mode: GroupMode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from typing import assert_never
 from actors import Actor, Context, Envelope
 from broker.core.log.assembler import Assembler
 from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_up, deliver
-from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
 from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
+from broker.node.space.given_back import ReadablePart, gone_to
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import HoldingReader, OpenChannel
 from broker.node.state.wal_refusals import refusal_of
@@ -63,6 +64,7 @@ class Scanner(Actor[_Message]):
 
     _context: Context[_Message]
     _channel: OpenChannel
+    _readable: ReadablePart
 
     def __init__(
         self,
@@ -95,6 +97,7 @@ class Scanner(Actor[_Message]):
             context.stop()
             return
         self._context, self._channel = context, channel
+        self._readable = ReadablePart(self._selection, channel.purges)
         self._readers = channel.readers
         self._readers.add(self)
         self._pulled_s = context.clock.monotonic_s()
@@ -109,6 +112,18 @@ class Scanner(Actor[_Message]):
         """See HoldingReader."""
         among = sorted(self._selection.among or ())
         return self._selection.vchannel or " ".join(among[:SHOWN_MAX]) or "every vchannel"
+
+    @property
+    def vchannels(self) -> frozenset[str]:
+        """See HoldingReader."""
+        chosen = self._selection
+        return frozenset({chosen.vchannel}) if chosen.vchannel else chosen.among or frozenset()
+
+    @property
+    def read_to(self) -> TimeTick:
+        """See HoldingReader."""
+        given = TimeTick(0) if self._given is None else self._given.tick
+        return max(given, self._selection.floor)
 
     @property
     def needed_from(self) -> MessageId | None:
@@ -179,12 +194,16 @@ class Scanner(Actor[_Message]):
 
     async def _answer(self, waiting: _Waiting) -> Delivery | Refusal | None:
         """Messages, else a newer closed tick, else empty after `pull_wait_s`. None: wait."""
-        if self._held_back():
+        if self._held_back() or self._awaits_purge(waiting.cursor):
             return self._nothing_yet(waiting)
         self._begun = True
         tail = self._channel.tail
         if waiting.cursor.next_id > tail.next_id:
             return self._beyond_end(waiting.cursor)
+        waiting.cursor = self._readable.begun(waiting.cursor)
+        purged = await self._readable.refusal(waiting.cursor, self._channel)
+        if purged is not None:
+            return purged
         assembler = self._assembler
         # Not where the last answer ended: a new consumer, a Pull repeated because its answer was
         # lost, or a group, which reads at two places.
@@ -203,15 +222,25 @@ class Scanner(Actor[_Message]):
         """Read what follows the cursor, until there is something for the consumer."""
         tail = self._channel.tail
         for _ in range(EMPTY_READS_MAX):
+            end_id = tail.next_id
             records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
             if isinstance(records, Refusal):
                 return records
-            picked = deliver(records, waiting.cursor, self._selection, waiting.bytes_max, assembler)
+            if not records and waiting.cursor.next_id < end_id:
+                # A restored log may end where space was given back.
+                waiting.cursor = replace(waiting.cursor, next_id=end_id, inside=0)
+                assembler.next_id = end_id
+            picked = deliver(
+                records, waiting.cursor, self._readable.selection, waiting.bytes_max, assembler
+            )
             waiting.cursor = picked.cursor
             # Good messages before the contradiction are delivered first; the next Pull meets it
             # again.
             if picked.broken and not picked.items:
-                return self._inconsistent(picked)
+                refusal = await self._unless_given_back(picked, assembler)
+                if refusal is not None:
+                    return refusal
+                continue
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
             self._keep(records, picked.cursor.next_id)
@@ -219,9 +248,29 @@ class Scanner(Actor[_Message]):
                 return Delivery(picked.items, None, picked.cursor)
         return Delivery((), None, waiting.cursor)
 
+    async def _unless_given_back(
+        self, picked: DeliveryResult, assembler: Assembler
+    ) -> Refusal | None:
+        """None for a transaction that was dropped or purged in part: it is passed over."""
+        record = picked.incomplete
+        if record is not None:
+            try:
+                purges, catalog = self._channel.purges, self._node.catalog
+                given_back = await gone_to(record.vchannel, purges, catalog)
+            except Refused as error:
+                return error.refusal
+            assembler.given_back[record.vchannel] = given_back
+            if record.base_tick <= given_back:
+                return None
+        return self._inconsistent(picked)
+
     def _held_back(self) -> bool:
         """Whether a pause applies: only before the first read, as in Milvus."""
         return not self._begun and self._node.pause.holds(ignores_pause=self._ignores_pause)
+
+    def _awaits_purge(self, cursor: ReadPosition) -> bool:
+        """Whether it is being decided what is oldest: this reader is too late to hold that."""
+        return cursor.oldest and not self.vchannels.isdisjoint(self._channel.purging)
 
     def _nothing_yet(self, waiting: _Waiting) -> Delivery | None:
         """An empty answer, without a tick: a tick promises that all before it was delivered."""
@@ -237,15 +286,19 @@ class Scanner(Actor[_Message]):
             first_id = self._channel.log.bounds().first_id
             moved_id = MessageId(max(waiting.cursor.next_id, first_id))
             waiting.cursor = replace(waiting.cursor, next_id=moved_id)
+            self._given = replace(waiting.cursor, oldest=False)  # it holds what is there
         open_id = await self._open_id(waiting.cursor)
         if isinstance(open_id, Refusal):
             return open_id
-        assembler = Assembler(open_id, partial=waiting.cursor.partial)
+        partial, uptos = waiting.cursor.partial, self._channel.compactions.uptos
+        assembler = Assembler(open_id, partial=partial, compacted=uptos)
         while assembler.next_id < waiting.cursor.next_id:
             records = await self._records(assembler.next_id, READ_BYTES_MIN)
             if isinstance(records, Refusal):
                 return records
             catch_up(records, waiting.cursor, assembler)
+            if not records:  # a restored log may end where space was given back
+                assembler.next_id = waiting.cursor.next_id
         # Bodies are absorbed by whole records, so this may lie past the cursor.
         waiting.cursor = replace(waiting.cursor, next_id=assembler.next_id)
         return assembler
@@ -261,7 +314,7 @@ class Scanner(Actor[_Message]):
             records = await self._records(next_id, 1)
             if isinstance(records, Refusal):
                 return records
-            confirmed_id = records[0].last_confirmed_id
+            confirmed_id = records[0].last_confirmed_id if records else next_id
         bounds = self._channel.log.bounds()
         # The tail may still hold what retention removed, and retention may have run since the read
         # above: without this check the replay would begin behind the cursor and skip the rest.
@@ -293,11 +346,13 @@ class Scanner(Actor[_Message]):
             # The consumer will hold this tick for closed: a later record below it is a violation.
             self._assembler.seen_tick = max(self._assembler.seen_tick, tick.tick)
             at = picked.cursor
-            cursor = ReadPosition(at.next_id, tick.tick, at.open_id, at.inside, at.partial)
+            cursor = ReadPosition(
+                at.next_id, tick.tick, at.open_id, at.inside, at.partial, purged=at.purged
+            )
             return Delivery(picked.items, tick, cursor)
-        waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if picked.items:
             return Delivery(picked.items, None, picked.cursor)
+        waited_s = self._context.clock.monotonic_s() - waiting.since_s
         if waited_s >= self._node.limits.pull_wait_s:
             closed = self._channel.tail.closed
             known = closed if closed.tick > self._selection.floor else None
@@ -321,9 +376,10 @@ class Scanner(Actor[_Message]):
             found = await self._channel.log.read(from_id, read_bytes)
         except WalError as error:
             return refusal_of(error)
-        # Not empty: every caller asks below the tail's end, where all is durable.
         end = self._channel.tail.next_id  # the log may hold a group that is not yet published
-        return found if found[-1].next_id <= end else [r for r in found if r.next_id <= end]
+        if found and found[-1].next_id <= end:
+            return found
+        return [r for r in found if r.next_id <= end]
 
     def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
         """Cache records read from the log beyond the credit, unless the tail holds them."""

@@ -17,7 +17,9 @@ import anyio
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope, Request, Timer
-from broker.core.log.removal import expired, removal
+from broker.core.groups.furthest_groups import furthest_behind
+from broker.core.groups.group_state import GroupState
+from broker.core.space.removal import expired, removal
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -36,8 +38,6 @@ from broker.node.state.open_channels import OpenChannel
 from broker.ports.wal import Log, LogClosed, WalError
 
 ANSWER_S = 5.0
-GROUP_HOLDS_MAX = 64
-"""Each is looked up in the log; whoever is less behind needs no more than these."""
 
 log = structlog.get_logger(__name__)
 
@@ -166,7 +166,7 @@ class Truncation(Actor[TruncateLogs]):
                 continue
             unasked = self._rule.hold_bytes_max if known is None else None
             try:
-                own = own_holds(it.channel, self._rule.hold_bytes_max)
+                own = own_holds(it.channel, it.segments, self._rule.hold_bytes_max)
                 found[name] = await _decide(it, [*own, *others], now_ms, unasked)
             except Exception as error:  # noqa: BLE001 - one log must not stop the others
                 log.warning(
@@ -261,10 +261,13 @@ async def _decide(due: Due, holds: Sequence[Hold], now_ms: int, unasked: int | N
     return replace(decided, passed=passed)
 
 
-def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
+def own_holds(
+    channel: OpenChannel, due: Sequence[SealedSegment] = (), bytes_max: int = 0
+) -> list[Hold]:
     """What the owner of a pchannel knows itself: its own needs, those of open readers and groups.
 
-    `bytes_max`: how much each of these holds back at the most; its own needs have no limit.
+    `due`: what may be removed. `bytes_max`: how much each of these holds back at the most; its own
+    needs have no limit.
     """
     saved = channel.snapshot.checkpoint
     assert saved is not None, channel.channel
@@ -275,25 +278,40 @@ def own_holds(channel: OpenChannel, bytes_max: int = 0) -> list[Hold]:
         view = channel.transactions.views()[0]
         name = f"staged {view.stage}" if view.stage is not None else str(view.context.id)
         holds.append(Hold(HolderKind.TRANSACTION, name, from_id=oldest))
-    for reader in channel.readers if bytes_max else ():
-        needed = reader.needed_from
-        if needed is not None:
-            kind, name = HolderKind.READER, f"of {reader.reads}"
-            holds.append(Hold(kind, name, from_id=needed, bytes_max=bytes_max))
-    return [*holds, *(group_holds(channel, bytes_max) if bytes_max else ())]
+    if not bytes_max:
+        return holds
+    groups = channel.groups.table.groups.values()
+    return [*holds, *reader_holds(channel, bytes_max), *holds_of_groups(groups, due, bytes_max)]
 
 
-def group_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
+def reader_holds(channel: OpenChannel, bytes_max: int) -> list[Hold]:
+    """What open readers were not given yet."""
+    return [
+        Hold(
+            HolderKind.READER,
+            f"of {reader.reads}",
+            from_id=needed,
+            bytes_max=bytes_max,
+            vchannels=reader.vchannels,
+        )
+        for reader in channel.readers
+        if (needed := reader.needed_from) is not None
+    ]
+
+
+def holds_of_groups(
+    states: Iterable[GroupState], due: Sequence[SealedSegment], bytes_max: int
+) -> list[Hold]:
     """What consumer groups have not acknowledged: of those that are furthest behind."""
-    states = sorted(channel.groups.table.groups.values(), key=lambda it: it.floor)
     return [
         Hold(
             HolderKind.GROUP,
             f"{it.key.name} on {it.key.vchannel}",
             tick=it.floor,
             bytes_max=bytes_max,
+            vchannels=frozenset({it.key.vchannel}),
         )
-        for it in states[:GROUP_HOLDS_MAX]
+        for it in furthest_behind(states, due, bytes_max)
     ]
 
 
@@ -313,7 +331,7 @@ async def located(
         from_id = hold.from_id
         if hold.tick:
             try:
-                behind = end if reached else await _behind(log, hold.tick)
+                behind = end if reached else await behind_tick(log, hold.tick)
             except LogClosed:
                 raise  # says nothing of the place, and nothing is removed by then
             except WalError as error:
@@ -325,7 +343,7 @@ async def located(
     return found, failure
 
 
-async def _behind(log: Log, tick: TimeTick) -> MessageId:
+async def behind_tick(log: Log, tick: TimeTick) -> MessageId:
     """Every message behind the tick has this id or a larger one, with its whole transaction."""
     next_id = log.bounds().next_id
     found = await log.seek_tick(TimeTick(tick + 1))

@@ -87,6 +87,10 @@ class Files(Protocol):
         """Replace the file's contents atomically and durably: a crash leaves the old or the new."""
         ...
 
+    def free_bytes(self) -> int:
+        """What programs may still write to the file system of the tree."""
+        ...
+
     def sync_folder(self, folder: str) -> None:
         """Make names created, renamed or removed in the folder durable."""
         ...

@@ -14,7 +14,7 @@ from broker.model.groups.delivery_times import DeliveryTimes, ReleasedMessage
 from broker.model.ids import SegmentId
 from broker.model.measured import SetMark
 from broker.model.message import ClosedTick, Delivered
-from broker.model.record import RecordSlice
+from broker.model.record import Record, RecordSlice
 from broker.model.stage import StageName
 
 
@@ -89,6 +89,17 @@ class Headers(Protocol):
         """
         ...
 
+    def plain_key(self, stored: bytes) -> tuple[bytes | None, bool]:
+        """The key of a message in its stored form, None without one; whether it has no payload.
+
+        One that cannot be read has no key.
+        """
+        ...
+
+    def unpacked(self, record: Record) -> Record | None:
+        """The same record with a body that is not compressed; None where that is not possible."""
+        ...
+
     def released(self, part: RecordSlice) -> Sequence[bytes]:
         """The stored forms of delayed messages that are due, for a record of kind RELEASED."""
         ...
@@ -103,6 +114,14 @@ class Headers(Protocol):
 
     def letters(self, items: Iterable[Delivered | ClosedTick | RecordSlice]) -> Sequence[Letter]:
         """Each message among what a reader got, as a program sees it. For dead letters."""
+        ...
+
+    def stored(self, part: RecordSlice) -> Sequence[bytes]:
+        """Each message in the form in which single messages are stored."""
+        ...
+
+    def keys(self, item: RecordSlice | Delivered) -> Sequence[bytes | None]:
+        """The key of each message; None for none."""
         ...
 
     def copies(

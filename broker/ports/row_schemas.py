@@ -3,12 +3,14 @@
 Implemented by `broker/coordinator/catalog/stored_row_schemas.py` over the metadata store.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
 from broker.model.collection import RowSchema
-from broker.model.ids import CollectionId
+from broker.model.ids import CollectionId, TimeTick
+from broker.model.retention.compaction import Compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,17 @@ class RowSchemas(Protocol):
         """What collection a vchannel is of. Newer than a `version` that was read before."""
         ...
 
+    async def compactions(self) -> Mapping[CollectionId, Compaction]:
+        """The collections that are compacted by key; one read."""
+        ...
+
+    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+        """The tick of the drop of the collection that the vchannel was of.
+
+        None when there was none, or when its drop was not recorded with its vchannels.
+        """
+        ...
+
 
 class NoRowSchemas:
     """For a process that knows of no collections."""
@@ -88,3 +101,9 @@ class NoRowSchemas:
 
     async def shard(self, vchannel: str) -> Shard | NoShard:
         return NoShard.OTHER
+
+    async def compactions(self) -> Mapping[CollectionId, Compaction]:
+        return {}
+
+    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+        return None

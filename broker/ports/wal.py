@@ -6,10 +6,17 @@ from typing import Protocol
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
+from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.policy import (
     Retention,
     SealedSegment,
 )
+
+Judge = Callable[[Record], Sequence[Record] | None]
+"""What is left of a record: None: all of it; else parts of it with their ids and ticks, or none.
+
+Called on another thread, for each record in the order of the log.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,9 @@ class Log(Protocol):
     async def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """Whole records from the one that holds `from_id`, at least one, up to about `bytes_max`.
 
-        Empty if `from_id` is `next_id`. Raises OutOfRange or Corrupt. Calls may run concurrently.
+        Ids whose space was given back have no record: it goes on with the next one behind them.
+        Empty if `from_id` is `next_id`; in a restored log also if there is none behind them. Raises
+        OutOfRange or Corrupt. Calls may run concurrently.
         """
         ...
 
@@ -135,6 +144,47 @@ class Log(Protocol):
         The active segment is sealed first when its first message is too old, so that a quiet log
         keeps nothing for more than about twice `age_ms_max`. Do not call during an append. Raises
         Fenced and WriterFailed, both final, and WalError when old data could not be removed.
+        """
+        ...
+
+    async def seal(self) -> None:
+        """Start a new segment unless the active one is empty: only sealed ones give space back.
+
+        Do not call during an append. Raises as `truncate`.
+        """
+        ...
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        """What a sealed segment, or the active one (None), holds of each vchannel; reads its heads.
+
+        Empty if the segment is gone. May take seconds, in steps that leave the disk to appends;
+        cancelling it, or closing the log, ends it. Raises Corrupt, LogClosed and WalError.
+        """
+        ...
+
+    async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
+        """Rewrite a sealed segment without what is dead; returns the bytes given back.
+
+        What is left keeps its ids and ticks, and running reads finish undisturbed. Atomic: a crash
+        leaves the segment as it was or as it will be. 0 if it would not be smaller, is gone, or if
+        nothing was appended behind it. Takes time, and ends, as `contents`; one call at a time.
+        Raises Fenced; Corrupt for a damaged segment, LogClosed and WalError, with nothing changed.
+        """
+        ...
+
+    async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
+        """Show every record of a sealed segment to `use`, in order, until it returns False.
+
+        Returns the last answer; True if the segment is gone. `use` is called on another thread.
+        Takes time, and ends, as `contents`. Raises Corrupt, LogClosed and WalError.
+        """
+        ...
+
+    async def thin(self, segment: SealedSegment, judge: Judge) -> int:
+        """Rewrite a sealed segment with what `judge` leaves of its records; otherwise `give_back`.
+
+        Readers get what is left of a record as several ones; ids are missing between them. A record
+        that would not become smaller may stay as it is.
         """
         ...
 

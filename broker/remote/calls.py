@@ -3,6 +3,7 @@
 The connection is made at the first call, and again after it broke. A failed call is not retried.
 """
 
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -21,6 +22,7 @@ from broker.transport import (
     unary_call,
 )
 from broker.transport.codec import RawDetailsCodec
+from broker.transport.tls import LOST_IN_HANDSHAKE, ClientTls, failed_check, is_lost
 from schemas.status import read_status_details
 from schemas.wire import Malformed
 
@@ -40,9 +42,18 @@ W = TypeVar("W", bound=WireMessage)
 
 
 class Calls:
-    """Calls to the process at `host:port`; `metadata` is sent with every call."""
+    """Calls to the process at `host:port`; `metadata` is sent with every call.
 
-    def __init__(self, host: str, port: int, metadata: Mapping[str, str]) -> None:
+    `tls`: None calls without TLS.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metadata: Mapping[str, str],
+        tls: ClientTls | None = None,
+    ) -> None:
         self._address = f"{host}:{port}"
         self._metadata = dict(metadata)
         self._closed = False
@@ -53,6 +64,7 @@ class Calls:
             status_details_codec=RawDetailsCodec(),
             config=Configuration(),
         )
+        self._channel.secure(tls)
 
     async def call(
         self, path: str, request: WireMessage, answer: type[W], *, deadline_s: float
@@ -106,11 +118,15 @@ class Calls:
                 return self._refused(error)
             case TimeoutError():
                 return Unreachable(f"{self._address} did not answer within {deadline_s:.2g} s")
-            # Before OSError, its superclass: only this failure proves that the process is gone.
+            # These before OSError, their superclass.
+            case ssl.SSLError() if not is_lost(error):
+                return Unreachable(f"{self._address}: {failed_check(error)}")
+            # Only this failure proves that the process is gone.
             case ConnectionRefusedError():
                 return Unreachable(f"nothing listens at {self._address}", absent=True)
             case OSError() | StreamTerminatedError() | ProtocolError() | H2ProtocolError():
-                return Unreachable(f"{self._address}: {error}")
+                cause = self._channel.refused or str(error) or LOST_IN_HANDSHAKE
+                return Unreachable(f"{self._address}: {cause}")
             case _:
                 return error
 

@@ -17,6 +17,8 @@ from functools import cache
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from broker.spark.server_options import Server
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from anyio.from_thread import BlockingPortal
@@ -56,20 +58,19 @@ class AnyScanner(Protocol):
 class Gateway:
     """Calls to one broker. For one thread at a time."""
 
-    def __init__(self, server: str, cluster: str, first_s: float = FIRST_S) -> None:
+    def __init__(self, server: Server, first_s: float = FIRST_S) -> None:
         """`first_s`: how long the server is tried until it is reached for the first time."""
         self._server = server
-        self._cluster = cluster
         self._first_s = first_s
         self.proven = False
         """Whether the server was reached, here or by another part of the query."""
         self._open: tuple[int, BlockingPortal, Client] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"server": self._server, "cluster": self._cluster, "proven": self.proven}
+        return {"server": self._server, "proven": self.proven}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["server"], state["cluster"])  # type: ignore[misc]
+        self.__init__(state["server"])  # type: ignore[misc]
         self.proven = state["proven"]
 
     # ---- questions ------------------------------------------------------------------------------
@@ -228,8 +229,8 @@ class Gateway:
         if not error.retriable or isinstance(error, NodeUnreachable):
             return error
         return ConnectionLost(
-            f"no broker at {self._server}, tried for {self._first_s:g} s from {gethostname()}:"
-            f" {error}. Check option server; executors must reach it, too"
+            f"no broker at {self._server.address}, tried for {self._first_s:g} s from"
+            f" {gethostname()}: {error}. Check option server; executors must reach it, too"
         )
 
     def _connected(self) -> "tuple[BlockingPortal, Client]":
@@ -238,28 +239,26 @@ class Gateway:
             from broker.client import DeadlineExceeded
 
             ready: Future[tuple[BlockingPortal, Client]] = Future()
-            threading.Thread(
-                target=_run, args=(self._server, self._cluster, ready), daemon=True
-            ).start()
+            threading.Thread(target=_run, args=(self._server, ready), daemon=True).start()
             try:
                 self._open = (os.getpid(), *ready.result(START_S))
             except TimeoutError as error:
-                cause = f"{self._server} cannot be reached within {START_S:g} s"
+                cause = f"{self._server.address} cannot be reached within {START_S:g} s"
                 raise DeadlineExceeded(cause) from error
         return self._open[1], self._open[2]
 
 
 @cache
-def gateway_here(server: str, cluster: str) -> Gateway:
+def gateway_here(server: Server) -> Gateway:
     """Return the one gateway of this process, so that the tasks of a worker share a connection."""
-    return Gateway(server, cluster)
+    return Gateway(server)
 
 
-def _run(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+def _run(server: Server, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
     import anyio
 
     try:
-        anyio.run(_serve, server, cluster, ready, backend_options={"use_uvloop": True})
+        anyio.run(_serve, server, ready, backend_options={"use_uvloop": True})
     except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
         if not ready.done():
             ready.set_exception(_cause(error))
@@ -272,13 +271,15 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _serve(server: str, cluster: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+async def _serve(server: Server, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
     from anyio.from_thread import BlockingPortal
 
     from broker.client import Deadlines, connect
 
     deadlines = Deadlines(connect_s=FIRST_ANSWER_S)
-    connecting = connect(server, cluster=cluster, deadlines=deadlines)
+    connecting = connect(
+        server.address, cluster=server.cluster, deadlines=deadlines, tls=server.client_tls()
+    )
     async with BlockingPortal() as portal, connecting as client:
         ready.set_result((portal, client))
         await portal.sleep_until_stopped()

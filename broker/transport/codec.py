@@ -4,19 +4,14 @@ A type declared as `bytes` is passed unchanged: the hot streams get raw messages
 other services get decoded ones.
 """
 
-from typing import Protocol, Self
-
+from betterproto2 import Message
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase, StatusDetailsCodecBase
 
+from schemas.message_bytes import encoded, parsed
 
-class WireMessage(Protocol):
-    """A generated message class: bytes out, `parse` in."""
-
-    def __bytes__(self) -> bytes: ...
-
-    @classmethod
-    def parse(cls, data: bytes) -> Self: ...
+WireMessage = Message
+"""A generated message class."""
 
 
 class MessageCodec(CodecBase):
@@ -27,13 +22,13 @@ class MessageCodec(CodecBase):
     def encode(self, message: WireMessage | bytes, message_type: type) -> bytes:
         """The message's bytes; a message of another type than declared is a programming error."""
         assert isinstance(message, message_type), f"{type(message)} is not {message_type}"
-        return message if isinstance(message, bytes) else bytes(message)
+        return message if isinstance(message, bytes) else encoded(message)
 
     def decode(self, data: bytes, message_type: type[WireMessage | bytes]) -> WireMessage | bytes:
         """The decoded message. Raises what the generated code raises on garbage."""
         if issubclass(message_type, bytes):
             return data
-        return message_type.parse(data)
+        return parsed(message_type, data)
 
 
 class RawDetailsCodec(StatusDetailsCodecBase):

@@ -8,11 +8,18 @@ from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
+from broker.transport.tls import ClientTls
 from broker.transport.untraced import untrace
 from broker.transport.whole_frames import WholeFrames
 
 FORGET_S = 5.0
 """Without an attempt for so long, earlier failures say nothing about the next one."""
+
+
+PLAIN_REFUSED = (
+    "it ended the connection before it answered: it went away, or takes no more connections; if it"
+    " speaks TLS, connect with TLS"
+)
 
 
 class NotConnected(OSError):
@@ -26,8 +33,21 @@ class Channel(grpclib.client.Channel):
     """How long an attempt to connect may take as long as the peer was never reached."""
     reached = False
     """Whether there ever was a connection."""
+    tls: ClientTls | None = None
+    """None connects without TLS. Set it by `secure`."""
+    refused = ""
+    """What may be wrong, when the newest connection ended before the server said anything.
+
+    A server of TLS 1.3 refuses a client's certificate when the client takes the connection for
+    open already, and does not say so.
+    """
     _failing_since_s: float | None = None
     _tried_s = 0.0
+
+    def secure(self, tls: ClientTls | None) -> None:
+        """Connect with TLS from now on, if it is given."""
+        self.tls = tls
+        self._scheme = "http" if tls is None else "https"
 
     async def __connect__(self) -> H2Protocol:
         """Connect. Raises ConnectionResetError when the connection is lost before its first use.
@@ -53,6 +73,9 @@ class Channel(grpclib.client.Channel):
 
     async def _dial(self) -> H2Protocol:
         limit_s = None if self.reached else self.dial_s_max
+        # For each connection anew: its files may have changed.
+        self._ssl = None if self.tls is None else self.tls.context()
+        self.refused = ""
         try:
             async with asyncio.timeout(limit_s) as dialling:
                 protocol = await super().__connect__()
@@ -66,11 +89,16 @@ class Channel(grpclib.client.Channel):
 
     def _protocol_factory(self) -> H2Protocol:
         plain = super()._protocol_factory()
-        return DialledConnection(plain.handler, plain.config, plain.h2_config)
+        return DialledConnection(self, plain)
 
 
 class DialledConnection(H2Protocol):
     """One connection to a server: grpclib's protocol with other HTTP/2 settings."""
+
+    def __init__(self, channel: Channel, plain: H2Protocol) -> None:
+        super().__init__(plain.handler, plain.config, plain.h2_config)
+        self._channel = channel
+        self._heard = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As grpclib's; also announces the largest frame accepted."""
@@ -86,7 +114,15 @@ class DialledConnection(H2Protocol):
 
     def data_received(self, data: bytes) -> None:
         """As grpclib's, with the fast path for DATA frames."""
+        self._heard = True
         self._frames.receive(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As grpclib's; also notes that the server said nothing."""
+        if not self._heard:
+            tls = self._channel.tls
+            self._channel.refused = PLAIN_REFUSED if tls is None else tls.why_refused()
+        super().connection_lost(exc)
 
     def _to_h2(self, data: bytes) -> bool:
         super().data_received(data)

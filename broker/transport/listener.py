@@ -8,6 +8,7 @@ for progress, so it takes at most twice that time.
 """
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,8 @@ from hyperframe.exceptions import HyperframeError
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.methods import Methods
 from broker.transport.timeouts import with_least_timeout
+from broker.transport.tls import ServerTls
+from broker.transport.tls_server import HandshakeLimits, TlsServer
 from broker.transport.untraced import untrace
 from broker.transport.whole_frames import WholeFrames
 
@@ -49,6 +52,8 @@ class ListenerLimits:
     """`streams_max` and the windows hold for each connection; bytes and seconds."""
 
     connections_max: int = 4096
+    handshakes_max: int = 512
+    """Handshakes of TLS in progress; a connection counts once it has ended."""
     streams_max: int = 16384
     """Open gRPC streams of one connection; more are refused."""
     idle_peer_s: float = 15.0
@@ -61,7 +66,7 @@ class ListenerLimits:
 
 
 class Listener(grpclib.server.Server):
-    """A gRPC server: `start(host, port)`, later `stop_accepting()` and `hang_up()`."""
+    """A gRPC server: `listen(host, port)`, later `stop_accepting()` and `hang_up()`."""
 
     def __init__(self, services: "Sequence[IServable]", limits: ListenerLimits) -> None:
         super().__init__(
@@ -115,6 +120,34 @@ class Listener(grpclib.server.Server):
         """How many connections were refused because `connections_max` were open."""
         return self._refused
 
+    async def listen(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        bound: socket.socket | None = None,
+        backlog: int = 100,
+        tls: ServerTls | None = None,
+    ) -> None:
+        """Serve on an address, or on a bound socket; with TLS if it is given.
+
+        Raises OSError when the address cannot be bound.
+        """
+        server: asyncio.AbstractServer | TlsServer
+        if tls is None:
+            where: dict[str, Any] = (
+                {"host": host, "port": port} if bound is None else {"sock": bound}
+            )
+            server = await self._loop.create_server(
+                self._protocol_factory, **where, backlog=backlog
+            )
+        else:
+            listening = bound or socket.create_server((host or "", port or 0), backlog=backlog)
+            limits = HandshakeLimits(self._limits.idle_peer_s, CLOSE_S, self._limits.handshakes_max)
+            server = TlsServer(listening, self._protocol_factory, tls, limits)
+        self._server = cast(asyncio.AbstractServer, server)
+        self._server_closed_fut = self._loop.create_future()
+
     def stop_accepting(self) -> None:
         """Release the port; open connections stay."""
         self._accepting = False
@@ -153,9 +186,12 @@ class Listener(grpclib.server.Server):
         if not self._connections:
             self._gone.set()
 
+    def new_handler(self) -> AbstractHandler:
+        """What answers the calls of a connection; grpclib keeps it until that is lost."""
+        return super()._protocol_factory().handler
+
     def _protocol_factory(self) -> H2Protocol:
-        plain = super()._protocol_factory()
-        return PeerConnection(self, self._limits, plain.handler, self._config, self._h2_config)
+        return PeerConnection(self, self._limits, self._config, self._h2_config)
 
 
 class PeerConnection(H2Protocol):
@@ -165,11 +201,11 @@ class PeerConnection(H2Protocol):
         self,
         listener: Listener,
         limits: ListenerLimits,
-        handler: AbstractHandler,
         config: Configuration,
         h2_config: H2Configuration,
     ) -> None:
-        super().__init__(handler, config, h2_config)
+        # Its handler comes with the connection, which may be refused or fail in the handshake.
+        super().__init__(cast(AbstractHandler, None), config, h2_config)
         self._listener = listener
         self._limits = limits
         self._transport: asyncio.Transport | None = None
@@ -188,6 +224,7 @@ class PeerConnection(H2Protocol):
             wire.abort()
             return
         self._transport = wire
+        self.handler = self._listener.new_handler()
         wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
         h2_connection = H2Connection(config=self.h2_config)
         # Replaced before the first frame, so that no peer ever acts on h2's defaults.

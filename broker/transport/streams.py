@@ -161,10 +161,7 @@ class BatchStream:
             chunks = self._arrivals.take()
             # What has arrived is returned before the end or the loss is reported.
             if chunks:
-                messages = self._splitter.feed(chunks[0])
-                for chunk in chunks[1:]:
-                    messages += self._splitter.feed(chunk)
-                if messages:
+                if messages := self._split(chunks):
                     return messages
             elif self._arrivals.ended:
                 if self._splitter.pending:
@@ -177,6 +174,17 @@ class BatchStream:
                 await self._wait_for_the_rest()
             else:
                 await self._arrivals.wait()
+
+    def read_arrived(self) -> list[bytes]:
+        """Every message that has arrived; [] also when there is none. Raises FrameTooLarge."""
+        chunks = self._arrivals.take()
+        return self._split(chunks) if chunks else []
+
+    def _split(self, chunks: Sequence[bytes]) -> list[bytes]:
+        messages = self._splitter.feed(chunks[0])
+        for chunk in chunks[1:]:
+            messages += self._splitter.feed(chunk)
+        return messages
 
     async def _wait_for_the_rest(self) -> None:
         try:

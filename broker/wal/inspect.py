@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.ports.wal import Corrupt, UnknownFormat
+from broker.wal.segmented.formats.gap_format import Gap
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from broker.wal.segmented.scan import records_in
+from broker.wal.segmented.scan import entries_in
 from broker.wal.segmented.segment import LogSegment
 from broker.wal.segmented.settings import DEFAULTS
+
+LOOKS_MAX = 10
+"""At a folder that a running broker changes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class Row:
     vchannel: str = ""
     body_bytes: int = 0
     damage: str = ""
+    given_back: bool = False
+    """A gap: ids without records."""
+    removed: int = 0
+    """Messages that compaction has removed from the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ def verify(path: Path) -> InspectionReport:
         for row in _rows(folder):
             if row.damage:
                 damages.append(row)
-            else:
+            elif not row.given_back:
                 records, messages = records + 1, messages + row.messages
     segments = [segment for folder in folders for segment in folder.segments]
     return InspectionReport(
@@ -110,15 +118,21 @@ def _folders(path: Path) -> Iterator[_Folder]:
 
 
 def _look(path: Path, only: str = "") -> _Folder:
-    files, damages = UntouchedFiles(path.parent), list[Row]()
-    recovery = LogRecovery(
-        files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
-    )
-    try:
-        found = recovery.run()
-    except UnknownFormat as damage:
-        damages.append(_damaged(damage))
-        found = RecoveredLog()
+    files, damages, found = UntouchedFiles(path.parent), list[Row](), RecoveredLog()
+    for _ in range(LOOKS_MAX):
+        names = files.list(path.name)
+        damages.clear()
+        recovery = LogRecovery(
+            files, path.name, DEFAULTS.index_spacing_bytes, lambda d: damages.append(_damaged(d))
+        )
+        try:
+            found = recovery.run()
+        except UnknownFormat as damage:
+            damages.append(_damaged(damage))
+        except FileNotFoundError:
+            continue  # it was removed since the folder was listed
+        if not damages or files.list(path.name) == names:
+            break
     return _Folder(
         path,
         files,
@@ -141,32 +155,61 @@ def _rows(folder: _Folder) -> Iterator[Row]:
 def _segment_rows(folder: _Folder, segment: LogSegment) -> Iterator[Row]:
     name = f"{folder.path.name}/{segment.name.log_file}"
     damages = list[Row]()
-    file = folder.files.open(name)
     try:
-        for stored in records_in(file, name, segment, lambda d: damages.append(_damaged(d))):
+        file = folder.files.open(name)
+    except FileNotFoundError:
+        # The broker truncated the log, or wrote the segment anew, since the folder was read.
+        now = _look(folder.path)
+        again = [it for it in now.segments if it.base_id == segment.base_id]
+        if again and again[0].name != segment.name:
+            yield from _segment_rows(now, again[0])
+        elif not now.segments or segment.base_id >= now.segments[0].base_id:
+            yield Row(name, 0, damage="the segment file is missing")
+        return
+    try:
+        for stored in entries_in(file, name, segment, lambda d: damages.append(_damaged(d))):
             # Damage met on the way to this record lies before it.
             yield from damages
             damages.clear()
-            record = stored.record
+            if isinstance(stored, Gap):
+                yield _gap_row(name, stored)
+                continue
+            record = stored.records[0]
             yield Row(
                 file=name,
                 offset=stored.offset,
                 length=stored.end - stored.offset,
                 term=record.term,
-                base_id=record.base_id,
-                messages=len(record.sizes),
-                base_tick=record.base_tick,
+                base_id=stored.base_id,
+                messages=sum([len(it.sizes) for it in stored.records]),
+                base_tick=stored.base_tick,
                 last_confirmed_id=record.last_confirmed_id,
                 group_id=stored.group_id,
                 kind=record.kind,
                 vchannel=record.vchannel,
-                body_bytes=len(record.body),
+                body_bytes=sum([len(it.body) for it in stored.records]),
+                removed=stored.next_id
+                - stored.base_id
+                - sum([len(it.sizes) for it in stored.records]),
             )
     except UnknownFormat as damage:
         damages.append(_damaged(damage))
     finally:
         file.close()
     yield from damages
+
+
+def _gap_row(file: str, gap: Gap) -> Row:
+    return Row(
+        file,
+        gap.offset,
+        gap.end - gap.offset,
+        gap.term,
+        gap.base_id,
+        gap.next_id - gap.base_id,
+        gap.base_tick,
+        given_back=True,
+    )
 
 
 def _damaged(damage: Corrupt | UnknownFormat) -> Row:

@@ -10,7 +10,8 @@ from enum import Enum, auto
 from itertools import islice
 from typing import NamedTuple
 
-from broker.core.log.removal import expired
+from broker.core.space.dead_records import is_dead, only_closes
+from broker.core.space.removal import expired
 from broker.model.ids import (
     FIRST_MESSAGE_ID,
     TICK_LOGICAL_BITS,
@@ -20,9 +21,11 @@ from broker.model.ids import (
     TimeTick,
 )
 from broker.model.record import Record
-from broker.model.retention.policy import Retention
+from broker.model.retention.dead import Contents, Dead, VChannelPart
+from broker.model.retention.policy import Retention, SealedSegment
 from broker.ports.wal import (
     Fenced,
+    Judge,
     LogBounds,
     LogClosed,
     OutOfRange,
@@ -104,6 +107,33 @@ class _Stored:
         self.first_id, self.removed_tick, size = self.sealed.pop(0)
         self.size_bytes -= size
         self.records = [record for record in self.records if record.base_id >= self.first_id]
+
+    def part(self, number: int) -> list[Record]:
+        """The records of a sealed segment; of the active one behind the last."""
+        base_id = self.base_of(number)
+        next_id = self.sealed[number].next_id if number < len(self.sealed) else self.next_id
+        return [it for it in self.records if base_id <= it.base_id < next_id]
+
+    def rewrite(self, number: int, left_of: Callable[[Record, bool], Sequence[Record]]) -> int:
+        """Keep what is left of each record; `left_of` is told whether nothing is of the last."""
+        kept: dict[MessageId, Sequence[Record]] = {}
+        before, size = False, 0
+        for record in self.part(number):
+            left = kept[record.base_id] = left_of(record, before)
+            before = not left
+            size += _size(record) - sum(map(_size, left))
+        segment = self.sealed[number]
+        if any(
+            it != (record,) for record, it in zip(self.part(number), kept.values(), strict=True)
+        ):
+            self.sealed[number] = segment._replace(size_bytes=segment.size_bytes - size)
+            self.size_bytes -= size
+            self.records = [run for it in self.records for run in kept.get(it.base_id, (it,))]
+        return max(0, size)
+
+    def base_of(self, number: int) -> MessageId:
+        """The first id of a sealed segment."""
+        return self.sealed[number - 1].next_id if number else self.first_id
 
     def bounds(self) -> LogBounds:
         return LogBounds(
@@ -245,11 +275,66 @@ class MemoryLog:
         self._bounds = self._stored.bounds()
         return self.bounds().first_id
 
+    async def seal(self) -> None:
+        self._refuse_closed()
+        if self._stored.term == self._term:
+            self._stored.seal()
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        self._refuse_closed()
+        number = self._number(segment)
+        found: dict[str, VChannelPart] = {}
+        for it in [] if number is None else self._stored.part(number):
+            part, before = VChannelPart(_size(it), it.base_id, it.next_id), found.get(it.vchannel)
+            found[it.vchannel] = part if before is None else before.joined(part)
+        return found
+
+    async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
+        def left_of(record: Record, behind_dead: bool, base_id: MessageId) -> Sequence[Record]:
+            gone = is_dead(record, dead, behind_dead=behind_dead, segment_id=base_id)
+            return () if gone else (record,)
+
+        return self._rewrite(segment, left_of)
+
+    async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
+        self._refuse_closed()
+        number = self._number(segment)
+        return number is None or all(map(use, self._stored.part(number)))
+
+    async def thin(self, segment: SealedSegment, judge: Judge) -> int:
+        def left_of(record: Record, behind_dead: bool, _: MessageId) -> Sequence[Record]:
+            left = () if behind_dead and only_closes(record) else judge(record)
+            return (record,) if left is None else left
+
+        return self._rewrite(segment, left_of)
+
+    def _rewrite(
+        self,
+        segment: SealedSegment,
+        left_of: Callable[[Record, bool, MessageId], Sequence[Record]],
+    ) -> int:
+        self._refuse_closed()
+        stored, number = self._stored, self._number(segment)
+        if stored.term != self._term:
+            raise Fenced(self._channel, self._term, stored.term)
+        if number is None or not stored.active_bytes:
+            return 0
+        base_id = stored.base_of(number)
+        given = stored.rewrite(number, lambda record, before: left_of(record, before, base_id))
+        self._bounds = stored.bounds()
+        return given
+
     async def close(self) -> None:
         self._closed = True
 
     def statistics(self) -> Mapping[str, int | float]:
         return {"groups": self._groups, "segments": len(self._stored.sealed) + 1}
+
+    def _number(self, segment: SealedSegment | None) -> int | None:
+        if segment is None:
+            return len(self._stored.sealed)
+        ends = [it.next_id for it in self._stored.sealed]
+        return ends.index(segment.next_id) if segment.next_id in ends else None
 
     def _locate(self, from_id: MessageId) -> tuple[list[Record], int]:
         """The records visible to this owner, and the index of the one that holds `from_id`."""

@@ -7,6 +7,7 @@ from typing import Final
 from schemas.encoding.fields import field, fields
 from schemas.encoding.varint import Malformed, varint
 from schemas.generated.milvus.proto import messages
+from schemas.message_bytes import parsed
 from schemas.properties.keys import BROADCAST, BadProperty
 
 _ID_TAG: Final = 0x08
@@ -75,9 +76,7 @@ def read_broadcast_header(text: str) -> BroadcastHeader:
     """The header in a property's text. Raises BadProperty."""
     data = BROADCAST.decode(text)
     try:
-        for _ in fields(data, 0, len(data)):
-            pass  # the generated code takes a message that is cut off for a whole one
-        found = messages.BroadcastHeader.parse(data)
+        found = parsed(messages.BroadcastHeader, data)
     except Exception as error:
         raise BadProperty(BROADCAST.key, text, f"no BroadcastHeader ({error})") from error
     return BroadcastHeader(

@@ -152,6 +152,8 @@ DELIVER_TTL: Final = Property("_deliver_ttl", str, _read_count)
 """Ours: for how many milliseconds groups get the message."""
 DELIVER_ID: Final = Property("_deliver_id", str, _read_count)
 """Ours: on the copy of a delayed message that is due, the id of the message."""
+DEAD_COPY: Final = Flag("_dead")
+"""Ours: the broker made this copy of a message that no member of a group could process."""
 DELIVER_PREFIX: Final = b"_deliver_"
 """A search for it in the bytes tells most batches apart without decoding them."""
 ROW_KEY: Final = _bytes("tidemark.key")

@@ -41,7 +41,8 @@ from benchmark.results.goals import GOALS
 from benchmark.results.questions import QUESTIONS
 from benchmark.results.saved import loaded_with_about, told_of
 from benchmark.servers import running
-from benchmark.subjects import Amount, Subject, everything
+from benchmark.subject import Amount, Subject
+from benchmark.subjects import everything
 from broker.version import version_text
 
 PACKAGES = (

@@ -25,8 +25,17 @@ REDIS_GROUP_ONE = "Redis XREADGROUP + XACK, one message at a time"
 NATS_GROUP = "NATS pull + ack, by 1,000"
 IDLE_GROUPS = "Tidemark, 1,000 groups, idle"
 IDLE_MEMBERS = "Tidemark, 1,000 groups, each with a waiting member"
+REBALANCE = "Tidemark, rebalance of 64 vchannels over 8 members"
+QUIET_APPENDS = "Tidemark append_batch, nothing to give back"
+APPENDS_AMID = "Tidemark append_batch, 9 of 10 collections given back"
+SPACE_BACK = "Tidemark, 9 of 10 collections dropped"
 UNANNOUNCED = "Tidemark append_batch, no collection"
 ANNOUNCED = "Tidemark append_batch, announced collection"
+ARROW_READS, ARROW_PACKS = "Tidemark read_arrow, 4 shards", "Tidemark stream, packs as Arrow"
+BODY_APPENDS, BODY_PACKS = "Tidemark append_batch, bodies", "Tidemark stream, produce"
+
+EMBEDDED_SIZES = 100, 1
+"""Messages of a batch of an embedded queue."""
 
 COLLECTIONS = 10, 10_000
 """How many there are when the master is asked for one of them."""
@@ -76,3 +85,28 @@ def message_txns(size: int) -> str:
 def channels(count: int, told: str) -> str:
     """A reader of so many vchannels."""
     return f"Tidemark, {count:,} vchannels, {told}"
+
+
+def bare_batches(size: int) -> str:
+    """A loop of RocksDB's own write batches."""
+    return f"bare RocksDB batch + sync, of {size}"
+
+
+def rocksmq(size: int) -> str:
+    """Batches of one producer of an embedded queue."""
+    return f"RocksMQ produce, of {size}"
+
+
+def rocksmq_tasks(size: int) -> str:
+    """The same of several producers at once."""
+    return f"RocksMQ produce, of {size}, 8 tasks"
+
+
+def rocksmq_reads(size: int) -> str:
+    """What batches of that size are read back with."""
+    return f"RocksMQ consume, produced by {size}"
+
+
+def sqlite_queue(size: int) -> str:
+    """Batches that are inserted into a table."""
+    return f"SQLite queue, synchronous=FULL, of {size}"

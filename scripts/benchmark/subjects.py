@@ -4,8 +4,7 @@ Each read comes after the append that it reads back.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,8 @@ from benchmark.measures.announced import Announced
 from benchmark.measures.batches import Batches
 from benchmark.measures.channels import PCHANNELS, Channels
 from benchmark.measures.command_line import CommandLine
+from benchmark.measures.embedded import EmbeddedQueues
+from benchmark.measures.given_back import GivenBack
 from benchmark.measures.groups import GroupTakes
 from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
@@ -32,13 +33,15 @@ from benchmark.measures.latency import Latency
 from benchmark.measures.master.allocations import Allocations
 from benchmark.measures.master.changes import Changes
 from benchmark.measures.master.look_ups import LookUps
-from benchmark.measures.master.together import Together
+from benchmark.measures.master.together import Together, Values
 from benchmark.measures.memory import Memory
 from benchmark.measures.milvus_protocol import MilvusProtocol
 from benchmark.measures.properties import Properties
+from benchmark.measures.rebalances import Rebalances
+from benchmark.measures.streams import Streams
 from benchmark.measures.transactions import Transactions
 from benchmark.processes import Server
-from benchmark.results.figures import Round, Series
+from benchmark.results.figures import Series
 from benchmark.results.questions import (
     ALLOCATIONS,
     ANNOUNCED,
@@ -57,11 +60,17 @@ from benchmark.results.questions import (
     ONE_BY_ONE,
     PACED,
     PROPERTIES,
+    SPACE,
+    SPACE_APPENDS,
     STARTS,
+    STREAM_READS,
+    STREAM_SENDS,
+    embedded,
     many_channels,
     txns_of,
 )
 from benchmark.servers import NATS, REDIS, Servers
+from benchmark.subject import Amount, Subject
 from broker.client import Durability
 
 RUN_S_MAX = 120
@@ -74,43 +83,6 @@ ROWS_A_MESSAGE = 10
 NATS_SHARE = 4
 """NATS takes so many messages fewer: it syncs each one when they are published."""
 TXN_SIZES = (100, 10)
-
-Values = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """How much is measured: rounds, messages of a rate, seconds at a fixed rate and of idling."""
-
-    rounds: int
-    messages: int
-    seconds: float
-    idle_seconds: float
-
-    @property
-    def times(self) -> int:
-        """The number of appends that are measured one by one."""
-        return max(50, min(1000, self.messages // 60))
-
-
-@dataclass(slots=True)
-class Subject:
-    """One thing that is measured: its results, how to run it once, and on which server."""
-
-    series: Series
-    run: Callable[[], Values]
-    server: Server | None = None
-
-    def once(self) -> None:
-        """Run one round."""
-        if self.server is None:
-            self.series.rounds.append(Round(self.run()))
-            return
-        self.server.forget_peak()
-        before_s = self.server.cpu_s()
-        values = self.run()
-        used_s = self.server.cpu_s() - before_s
-        self.series.rounds.append(Round(values, used_s, self.server.peak_bytes()))
 
 
 def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
@@ -139,6 +111,7 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     yield from _announced(ours, amount)
     yield from _transactions(ours, amount)
     yield from _channels(ours, amount)
+    yield from _streams(ours, amount)
     memory = Memory(servers.there)
     for server in servers.there.values():
         yield Subject(Series(server.name, MEMORY), partial(memory.now, server.name))
@@ -147,6 +120,8 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     later = partial(memory.later, ours.name)
     yield Subject(Series(names.TIDEMARK_LATER, MEMORY), later)
     # Last, on brokers of their own: the subjects above are measured as if these were not there.
+    yield from _space(folder)
+    yield from _embedded(folder, amount)
     yield from _master(folder)
 
 
@@ -272,8 +247,7 @@ def _groups(
 ) -> Iterator[Subject]:
     """Of one member; each beside the same work of the baselines, on what they appended."""
     takes = GroupTakes(server.address, batches)
-    take = partial(takes.take_all, amount.messages)
-    yield _ours(server, GROUPS, names.GROUP, take)
+    yield _ours(server, GROUPS, names.GROUP, partial(takes.take_all, amount.messages))
     redis = servers.there.get("Redis always")
     if redis is not None:
         streams = RedisStreams(redis.address)
@@ -283,8 +257,7 @@ def _groups(
     if nats is not None:
         pull = _looped(partial(JetStream(nats.address).take_all, amount.messages // NATS_SHARE))
         yield Subject(Series(names.NATS_GROUP, GROUPS, BEFORE), pull, nats)
-    one = partial(takes.one_by_one, amount.times)
-    yield _ours(server, GROUPS_ONE, names.GROUP_ONE, one)
+    yield _ours(server, GROUPS_ONE, names.GROUP_ONE, partial(takes.one_by_one, amount.times))
     if redis is not None:
         run = partial(streams.take_one_by_one, amount.times)
         yield Subject(Series(names.REDIS_GROUP_ONE, GROUPS_ONE, BEFORE), run, redis)
@@ -295,6 +268,7 @@ def _idle_groups(folder: Path, amount: Amount) -> Iterator[Subject]:
     idle = Together(IdleGroups(folder, amount.idle_seconds).measure)
     for name in (names.IDLE_GROUPS, names.IDLE_MEMBERS):
         yield Subject(Series(name, IDLE_SERVER), partial(idle.take, name))
+    yield Subject(Series(names.REBALANCE, names.REBALANCE), Rebalances(folder).measure)
 
 
 def _properties(server: Server, amount: Amount) -> Iterator[Subject]:
@@ -358,6 +332,36 @@ def _idle(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
         yield Subject(series, partial(idle.baseline, it.name))
     for name, protocol in ((names.IDLE_BATCHES, "batches"), (names.IDLE_CONSUME, "Consume")):
         yield Subject(Series(name, IDLE_READER), partial(idle.reader, protocol))
+
+
+def _space(folder: Path) -> Iterator[Subject]:
+    space = Together(GivenBack(folder).measure)
+    for name in (names.QUIET_APPENDS, names.APPENDS_AMID):
+        yield Subject(Series(name, SPACE_APPENDS), partial(space.take, name))
+    yield Subject(Series(names.SPACE_BACK, SPACE), partial(space.take, names.SPACE_BACK))
+
+
+def _streams(server: Server, amount: Amount) -> Iterator[Subject]:
+    together = Together(Streams(server.address, amount.messages).measure)
+    for name, kind in (
+        (names.ARROW_READS, STREAM_READS),
+        (names.ARROW_PACKS, STREAM_READS),
+        (names.BODY_APPENDS, STREAM_SENDS),
+        (names.BODY_PACKS, STREAM_SENDS),
+    ):
+        yield Subject(Series(name, kind), partial(together.take, name), server)
+
+
+def _embedded(folder: Path, amount: Amount) -> Iterator[Subject]:
+    for size in names.EMBEDDED_SIZES:
+        batches = max(80, min(amount.messages // size, 1_600))
+        queues = Together(EmbeddedQueues(folder, size, batches).measure)
+        for named in (
+            names.bare_batches, names.rocksmq, names.rocksmq_tasks, names.rocksmq_reads,
+            names.sqlite_queue,
+        ):  # fmt: skip
+            name = named(size)
+            yield Subject(Series(name, embedded(size), BEFORE), partial(queues.take, name))
 
 
 def _master(folder: Path) -> Iterator[Subject]:

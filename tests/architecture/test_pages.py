@@ -8,8 +8,8 @@ README_LINES_MAX = 150
 GLOSSARY_ROWS_MAX = 40
 ROOMS = (
     "actors", "broker", "broker/cli", "broker/client", "broker/coordinator", "broker/core",
-    "broker/edge", "broker/node", "broker/spark", "broker/timesync", "broker/wal", "schemas",
-    "scripts", "tests", "tests/chaos",
+    "broker/edge", "broker/node", "broker/rocksmq", "broker/spark", "broker/timesync", "broker/wal",
+    "schemas", "scripts", "tests", "tests/chaos",
 )  # fmt: skip
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OUTSIDE = re.compile(

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from broker.config import Settings, as_environment, misspelt, split_address
+from broker.addresses import split_address
+from broker.config import Settings, as_environment, misspelt
 
 
 def test_a_misspelt_variable_is_named_and_a_right_one_is_not() -> None:

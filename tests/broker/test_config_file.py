@@ -53,7 +53,7 @@ def test_the_environment_names_the_file_too_also_to_a_child(
         ("config = 'other.toml'", "a file cannot name another one"),
         ("[client]\nservr = 'a:1'", "'servr' in [client] of {} is not a setting of a client; did"),
         ("[client]\nserver = 'a'", "server in [client] of {} must be HOST:PORT, not 'a'"),
-        ("[client]\ntls = true", "there is no TLS yet"),
+        ("[client]\ntls = 1", "tls in [client] of {} must be true or false, not 1"),
         ("[client]\ncall_s = 'x'", "call_s in [client] of {} must be a number of seconds"),
         ("[client]\ncall_s = nan", "must be a number of seconds"),
         ("client = 5", "[client] of {} must be a table of settings, not 5"),
@@ -94,5 +94,7 @@ def test_a_file_that_was_named_must_be_there(file: Path) -> None:
 
 
 def test_the_table_of_a_client_may_hold_all_of_its_settings() -> None:
-    given = {"server": "[::1]:1", "cluster": "blue", "connect_s": 1, "open_s": 2.5}
-    assert client_config(given, "here") == ClientConfig("[::1]:1", "blue", 1, 2.5)
+    given = {"server": "[::1]:1", "cluster": "blue", "tls": True, "tls_ca": "ca.pem"}
+    given |= {"connect_s": 1, "open_s": 2.5}
+    expected = ClientConfig("[::1]:1", "blue", True, "ca.pem", connect_s=1, open_s=2.5)
+    assert client_config(given, "here") == expected

@@ -137,7 +137,7 @@ async def test_an_unknown_format_version_is_refused_and_both_are_named(tmp_path:
 
     change(segment, become_version_7)
     complaint = failed_start(tmp_path, **SETTINGS)
-    assert f"{segment}: format version 7; this program reads version 1" in complaint
+    assert f"{segment}: format version 7; this program reads version 2" in complaint
 
 
 async def test_missing_indexes_are_rebuilt(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
             for vchannel in VCHANNELS:
                 assert await everything(log, vchannel) == acknowledged[vchannel]
         await take(follower, acknowledged[VCHANNELS[0]])
-        assert await terms(log) == before
+        now = await terms(log)
+        assert all(now[name] <= before[name] + 1 for name in before), "once, with the reserve"
 
         filler.unlink()
         healed_s = anyio.current_time()
@@ -96,8 +97,9 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_heals_by_itself(
             )
         after = await terms(log)
         for name, refusal in zip(PCHANNELS, refusals, strict=True):
-            reopened = REFUSALS[0][0] in str(refusal)
-            assert after[name] > before[name] if reopened else after[name] >= before[name]
+            # Where the reserve has refused, the log did not fail, and goes on at its term.
+            failed = REFUSALS[0][0] in str(refusal) and "kept for drops" not in str(refusal)
+            assert after[name] > before[name] if failed else after[name] >= before[name]
         assert (await log.admin.health()).state == "healthy"
         told.info("%.1f MB filled; writable again after %.1f s", filled / 1e6, healed_s)
     assert broker.terminate() == 0

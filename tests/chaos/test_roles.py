@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.addresses import split_address
 from broker.client import connect
-from broker.config import split_address
 from broker.coordinator.leases.leadership import lead
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused

@@ -28,6 +28,7 @@ from broker.model.groups.consumer_group import (
     TickSpan,
     TriedSpans,
 )
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import (
     CollectionId,
     MessageId,
@@ -42,6 +43,7 @@ from broker.model.ids import (
 from broker.model.master.segment_meta import SegmentMetaState
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
+from broker.model.retention.purge import Purge
 from broker.model.snapshot import (
     FinishedTxn,
     SchemaStart,
@@ -109,7 +111,10 @@ OTHER_GROUP = replace(
     limit=DeliveryLimit(3, VCHANNEL.name, "trains"),
     tried=(TriedSpans(2, (TickSpan(TimeTick(4), TimeTick(5)),)),),
     dying=(DyingSpans((TickSpan(TimeTick(6), TimeTick(8)),), "bad seat", 3, TimeTick(9)),),
+    mode=GroupMode.BY_KEY,
 )
+PURGE = Purge(VCHANNEL.name, TimeTick(5), MessageId(4), MessageId(3), TimeTick(8))
+OTHER_PURGE = replace(PURGE, vchannel=f"{VCHANNEL.name}1")
 FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),
     vchannels=(VCHANNEL,),
@@ -117,12 +122,14 @@ FIRST = SnapshotChange(
     finished=(FINISHED,),
     producers=(PRODUCED,),
     groups=(OTHER_GROUP, GROUP),
+    purges=(PURGE, OTHER_PURGE),
 )
 SECOND = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(12), TimeTick(15)),
     segments=(replace(SEGMENT, id=SegmentId(14)),),
     gone_segments=(SEGMENT.id,),
     gone_groups=(OTHER_GROUP.key,),
+    gone_purges=(OTHER_PURGE.vchannel,),
 )
 
 
@@ -159,12 +166,17 @@ async def test_what_was_saved_is_found_as_it_was(meta: Flaky) -> None:
         producers=(PRODUCED,),
         producers_tick=TimeTick(11),
         groups=(OTHER_GROUP, GROUP),
+        purges=(PURGE, OTHER_PURGE),
     )
     assert await found(meta) == first
     claim = await StoredRecovery(meta).claim(P, Term(99))
     await claim.save(SECOND)
     assert await found(meta) == replace(
-        first, checkpoint=SECOND.checkpoint, segments=SECOND.segments, groups=(GROUP,)
+        first,
+        checkpoint=SECOND.checkpoint,
+        segments=SECOND.segments,
+        groups=(GROUP,),
+        purges=(PURGE,),
     )
 
 
@@ -204,7 +216,7 @@ LISTED = 5
 """Records of FIRST in the meta table: a segment and a vchannel with their indexes, and a mark."""
 
 
-@pytest.mark.parametrize("writes", range(LISTED + 6))
+@pytest.mark.parametrize("writes", range(LISTED + 8))
 async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_objects(
     meta: Flaky, writes: int
 ) -> None:
@@ -215,7 +227,10 @@ async def test_a_snapshot_that_was_cut_short_leaves_the_checkpoint_behind_the_ob
         await claim.save(FIRST)
     meta.writes_left = None
     half = await found(meta, term=1)
-    objects = (half.vchannels, half.segments, half.finished, half.producers, half.groups)
+    objects = (
+        *(half.vchannels, half.segments, half.finished, half.producers, half.groups),
+        half.purges,
+    )
     assert half.checkpoint is None or all(objects)
     assert sum(map(len, objects)) == max(0, writes - LISTED)
     again = await store.claim(P, Term(1))

@@ -57,7 +57,9 @@ def test_a_remote_client_of_a_wildcard_is_given_the_outside_address(
     tmp_path: Path, hosts: tuple[Host, Host]
 ) -> None:
     server, client = hosts
-    with BrokerProcess(tmp_path, "0.0.0.0:0", inside=server.inside, pchannels="4") as broker:
+    with BrokerProcess(
+        tmp_path, "0.0.0.0:0", inside=server.inside, pchannels="4", insecure="true"
+    ) as broker:
         assert broker.listen.startswith("0.0.0.0:")
         assert broker.address == f"{SERVER_IP}:{broker.port}"
         moves_lines(client, broker.address)
@@ -68,7 +70,7 @@ def test_a_remote_client_of_nodes_is_given_an_address_of_each(
 ) -> None:
     """The wildcard of the parent holds for its nodes, and so does the host that it advertises."""
     server, client = hosts
-    settings = {"pchannels": "4", "nodes": "2", "advertise": SERVER_IP}
+    settings = {"pchannels": "4", "nodes": "2", "advertise": SERVER_IP, "insecure": "true"}
     with BrokerProcess(tmp_path, "0.0.0.0:0", inside=server.inside, **settings) as broker:
         moves_lines(client, broker.address)
         channels = tidemark(client, "channels", "--json", "--server", broker.address).stdout
@@ -108,6 +110,11 @@ def test_a_wildcard_with_several_outside_addresses_is_refused_before_anything_is
     assert f"(addresses of this machine: {SERVER_IP}, fd77::1)" in complaint
     assert not data.exists()
     with BrokerProcess(
-        data, "[::]:0", inside=server.inside, pchannels="1", advertise="fd77::1"
+        data,
+        "[::]:0",
+        inside=server.inside,
+        pchannels="1",
+        advertise="fd77::1",
+        insecure="true",
     ) as broker:
         assert broker.address == f"[fd77::1]:{broker.port}"

@@ -92,7 +92,7 @@ async def test_a_command_to_a_node_on_a_host_that_never_answers_ends_with_that_s
     """Nothing refuses the connection here: it just never comes about."""
     try:
         with two_hosts() as (server, client):
-            settings = {"pchannels": "1", "advertise": NOBODY_IP}
+            settings = {"pchannels": "1", "advertise": NOBODY_IP, "insecure": "true"}
             with BrokerProcess(tmp_path, "0.0.0.0:0", inside=server.inside, **settings) as broker:
                 at = ("--server", f"{server.ip}:{broker.port}")
                 await command("collection", "create", "far", *at, host=client)

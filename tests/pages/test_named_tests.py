@@ -7,9 +7,10 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 NAMED = re.compile(r"\b([\w/]+\.py)::(\w+)")
-PAGES = (TESTS / "broker/master/README.md",)
+ROOMS = ("master", "msgstream", "node/groups", "rocksmq")
+PAGES = tuple(TESTS / f"broker/{room}/README.md" for room in ROOMS)
 """Their paths begin in `tests`. `tests/architecture` has the table of promises."""
-ROW = re.compile(r"^\| (?!---|item |example |input )(.+) \|$", re.M)
+ROW = re.compile(r"^\| (?!---|item |example |input |# )(.+) \|$", re.M)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TESTS)))

@@ -87,7 +87,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
             v1.CollectionsBase,
             [
                 f"{OURS}Collections/{method}"
-                for method in ("AddColumns", "Create", "Drop", "Find", "Get", "List")
+                for method in ("AddColumns", "Alter", "Create", "Drop", "Find", "Get", "List")
             ],
         ),
         (

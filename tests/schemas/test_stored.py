@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schemas.encoding.base64_text import base64_text
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import common
-from schemas.stored import header_of, payload_of, stored_form, with_header
+from schemas.stored import header_of, payload_of, stored_form, taken_apart, with_header
 from tests.schemas import messages
 
 
@@ -22,6 +22,7 @@ def test_a_header_is_replaced_and_all_else_is_kept(
     properties["_h"] = base64_text(before)
     stored = _stored(payload, properties)
     assert (payload_of(stored), header_of(stored)) == (payload, before)
+    assert taken_apart(stored) == (properties, payload)
     parsed = common.ImmutableMessage.parse(with_header(stored, after))
     assert parsed.payload == payload
     assert parsed.properties == properties | {"_h": base64_text(after)}

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from broker.client import Client, Message, Received
 from broker.model.message import MessageType
 from schemas.generated.milvus.proto import messages
-from schemas.properties.keys import HEADER
+from schemas.properties.keys import DELIVER_TTL, HEADER
 from tests.broker_process import BrokerProcess
 from tests.spark.conftest import WithClient, run_with_client
 from tests.spark.test_source import Fill, finish, stream, values
@@ -142,6 +142,28 @@ def test_rows_go_to_the_partition_that_the_option_names(
     assert ids == made * 200
     with pytest.raises(PySparkException, match="has no partition 'never'"):
         write(frame, broker, topic="sink_parted", partition="never")
+
+
+def test_rows_and_messages_get_the_time_to_live_that_the_option_says(
+    spark: SparkSession, broker: BrokerProcess, create: Any, with_client: WithClient
+) -> None:
+    create("sink_ttl_rows", schema=SCHEMA)
+    create("sink_ttl_messages")
+    rows = spark.range(0, 10, 1, 1).selectExpr("id", "concat('t', id) as text")
+    write(rows, broker, topic="sink_ttl_rows", ttl="2h")
+    messages = rows.selectExpr("cast(text as binary) as value")
+    write(messages, broker, topic="sink_ttl_messages", ttl="2h")
+    named = messages.selectExpr("value", "map('n', cast(value as string)) as properties")
+    write(named, broker, topic="sink_ttl_messages", ttl="2h")
+    found: list[str] = []
+
+    async def use(log: Client) -> None:
+        for name in ("sink_ttl_rows", "sink_ttl_messages"):
+            async for batch in log.read_batches(name, until="now"):
+                found.extend([tags[DELIVER_TTL.key] for tags in batch.tags])
+
+    with_client(use)
+    assert list(map(DELIVER_TTL.decode, found)) == [7_200_000] * 30
 
 
 def test_rows_of_a_collection_come_out_as_rows(

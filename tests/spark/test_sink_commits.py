@@ -71,7 +71,7 @@ def test_a_commit_that_failed_and_was_given_up_is_done_by_the_next_one(tmp_path:
         commit(options, staged(options, 1, b"c"), of_stream=True)
         abort(options, staged(options, 2, b"never"))
         assert read(listen) == [b"a", b"a", b"b", b"b", b"c", b"c"]
-        gateway_here(options.server, options.cluster).close()
+        gateway_here(options.server).close()
 
 
 def test_a_write_that_is_taken_for_a_repeat_says_so_unless_a_restart_explains_it(
@@ -118,7 +118,7 @@ def test_a_task_does_not_wait_for_a_broker_for_ever(tmp_path: Path) -> None:
 
         with pytest.raises(TidemarkError):
             stage(hasty, StageName("query", 1, 0, 0), batches())  # type: ignore[arg-type]
-        gateway_here(options.server, options.cluster).close()
+        gateway_here(options.server).close()
 
 
 def test_a_driver_that_was_killed_or_a_task_leaves_the_next_one_room_for_the_same_batch(
@@ -137,7 +137,7 @@ def test_a_driver_that_was_killed_or_a_task_leaves_the_next_one_room_for_the_sam
         part = stage(options, replace(first, run=2), iter([large]))
         commit(options, [part], of_stream=True)
         assert len(read(broker.address)) == 2
-        gateway_here(options.server, options.cluster).close()
+        gateway_here(options.server).close()
 
 
 def test_every_try_at_a_micro_batch_is_a_later_run() -> None:

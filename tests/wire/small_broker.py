@@ -42,6 +42,7 @@ from broker.node.state.node_limits import NodeLimits
 from broker.node.state.node_runtime import NodePorts, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
+from broker.ports.memory import Memory
 from broker.ports.meta import MetaStore
 from broker.ports.nodes import NodeControl
 from broker.ports.wal import Wal
@@ -95,7 +96,7 @@ class SmallBroker:
 
 
 @asynccontextmanager
-async def small_broker(
+async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
     *,
     pchannels: int = 1,
     limits: EdgeLimits | None = None,
@@ -103,6 +104,7 @@ async def small_broker(
     store: MetaStore | None = None,
     broadcasts: tuple[Callbacks, bool] = ({}, True),
     node_limits: NodeLimits | None = None,
+    memory: Memory | None = None,
 ) -> AsyncIterator[SmallBroker]:
     """Started, every pchannel serving; stopped in order on leaving.
 
@@ -129,7 +131,7 @@ async def small_broker(
         observer=AssignerNotifier(look_up, "/root/coordinator/assigner"),
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),
-        memory=ProcessMemory(),
+        memory=memory or ProcessMemory(),
     )
     node = LocalNode(NODE, f"{HOST}:1", find("/root/node/directory"))
     staged = NodeStagedTxns(lambda: _all_at(names, node))
@@ -196,6 +198,7 @@ def _proxies(
         staged_txns=staged,
         meta_table=StoredTable(store),
         directory=Proxy(find("/root/node/directory")),
+        purging=Proxy(find("/root/node/purging")),
         assigner=Proxy(find("/root/coordinator/assigner")),
         catalog=Proxy(find("/root/coordinator/catalog")),
         soft_barrier=Proxy(find("/root/timesync/soft_barrier")),

@@ -3,13 +3,16 @@
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from http import HTTPStatus
-from pathlib import Path
 
 from actors import System, SystemClock
+from broker.addresses import joined_address
 from broker.app.probes.http_server import PageAnswer, http_served
 from broker.app.process_errors import CannotStart
-from broker.config import Settings, joined_address
+from broker.app.security.certificate_dates import ends
+from broker.app.security.secured import http_tls
+from broker.config import Settings
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFiguresReader
@@ -24,14 +27,14 @@ JSON = "application/json"
 
 
 def sources_of(
-    folder: Path,
+    settings: Settings,
     system: System,
     edge: EdgeServer,
     node: NodeRuntime | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
     coordinator: CoordinatorFigures | None = None,
 ) -> Sources:
-    """Where the metrics of a process are read; `folder`: its data folder.
+    """Where the metrics of a process are read.
 
     `node`: None in a process that is not a node; `coordinator`: None without one.
     """
@@ -44,8 +47,9 @@ def sources_of(
         damages=damages,
         connections=lambda: edge.connections,
         open_calls=lambda: edge.open_calls,
-        process=ProcessFiguresReader(folder, ProcessMemory().process_bytes).read,
+        process=ProcessFiguresReader(settings.data_dir, ProcessMemory().process_bytes).read,
         clock=SystemClock(),
+        certificate_ends_s=lambda: _unix_s(ends(settings.tls_cert)),
     )
 
 
@@ -76,12 +80,17 @@ async def probes_served(
     host, port = settings.http_host, settings.http_port
     try:
         # Entered by hand, so that an OSError of the block is not taken for one of listening.
-        serving = http_served(host, port, pages)
+        serving = http_served(host, port, pages, http_tls(settings))
         chosen = await serving.__aenter__()
     except OSError as error:
         cause = f"cannot serve HTTP on {joined_address(host, port)}: {error.strerror or error}"
         raise CannotStart(f"{cause}; pass another --http-port or --http-host") from error
     try:
-        yield f"http://{joined_address(host, chosen)}"
+        scheme = "http" if settings.tls_cert is None else "https"
+        yield f"{scheme}://{joined_address(host, chosen)}"
     finally:
         await serving.__aexit__(None, None, None)
+
+
+def _unix_s(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from broker.transport.tls import ServerTls
+from broker.transport.tls_server import HandshakeLimits, TlsServer
+
 HEAD_BYTES_MAX: Final = 16 * 1024
 REQUEST_S_MAX: Final = 5.0
+CLOSE_S: Final = 1.0
 CONNECTIONS_MAX: Final = 64
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -33,7 +37,9 @@ Page = Callable[[Mapping[str, str]], Awaitable[PageAnswer]]
 
 
 @asynccontextmanager
-async def http_served(host: str, port: int, pages: Mapping[str, Page]) -> AsyncIterator[int]:
+async def http_served(
+    host: str, port: int, pages: Mapping[str, Page], tls: ServerTls | None = None
+) -> AsyncIterator[int]:
     """Serve the pages, by path, until the block ends; yields the port. Raises OSError."""
     # In the order of their arrival, as a dict keeps it.
     busy: dict[asyncio.StreamWriter, None] = {}
@@ -57,8 +63,17 @@ async def http_served(host: str, port: int, pages: Mapping[str, Page]) -> AsyncI
             else:
                 writer.close()
 
+    def made() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(HEAD_BYTES_MAX), handle)
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = await asyncio.start_server(handle, host, port, family=family, limit=HEAD_BYTES_MAX)
+    server: asyncio.Server | TlsServer
+    if tls is None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(made, host, port, family=family)
+    else:
+        listening = socket.create_server((host, port), family=family)
+        server = TlsServer(listening, made, tls, HandshakeLimits(REQUEST_S_MAX, CLOSE_S))
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

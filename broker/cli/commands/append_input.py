@@ -38,7 +38,7 @@ Ttl = Annotated[
     typer.Option(
         "--ttl",
         metavar="SECONDS",
-        help="Groups pass over lines that are older, from --deliver-at on.",
+        help="Groups pass over lines, or rows, that are older, from --deliver-at on.",
     ),
 ]
 

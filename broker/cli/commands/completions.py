@@ -81,7 +81,10 @@ def _asked(
 
     async def found() -> list[str]:
         chosen = connection(ctx.params.get("server") or "", given.get("profile"))
-        async with connect(chosen.server, cluster=chosen.cluster, deadlines=deadlines) as client:
+        connecting = connect(
+            chosen.server, cluster=chosen.cluster, deadlines=deadlines, tls=chosen.tls
+        )
+        async with connecting as client:
             return [it.name for it in await ask(client)]
 
     try:

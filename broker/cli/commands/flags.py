@@ -62,6 +62,21 @@ HttpPort = Annotated[
         metavar="PORT", help="Serve /healthz, /readyz and /metrics on this port; default: off."
     ),
 ]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="PEM file of this process's certificate; turns on TLS."),
+]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file of its private key.")]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Clients must show a certificate of these authorities."),
+]
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure", help="Let other machines connect without TLS or without certificates."
+    ),
+]
 HttpHost = Annotated[
     str | None,
     typer.Option(metavar="HOST", help="Host for --http-port to listen on; default: 127.0.0.1."),

@@ -3,6 +3,7 @@
 A wheel has it beside `broker`, whose check it loads by its path.
 """
 
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,9 @@ def refuse_hidden() -> None:
 
 def _own_packages() -> ModuleType:
     file = Path(__file__).with_name("broker") / "own_packages.py"
+    if not file.exists():
+        # An editable install: this file was copied, and the packages are in the checkout.
+        return import_module("broker.own_packages")
     found = spec_from_file_location("tidemark_own_packages", file)
     assert found is not None
     assert found.loader is not None

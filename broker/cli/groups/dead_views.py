@@ -1,5 +1,6 @@
 """What `tidemark group dead` and `redrive` print."""
 
+import sys
 from base64 import b64encode
 
 from broker.cli.counted import counted
@@ -9,9 +10,13 @@ from broker.cli.show.tables import Column, moment
 from broker.client.groups.dead_letters import DeadLetter
 
 
-def show_dead(server: str, name: str, *, as_json: bool) -> None:
-    """Print one row for each dead letter."""
-    found = with_client(server, lambda client: client.group(name).dead())
+def show_dead(server: str, name: str, limit: int, *, as_json: bool) -> None:
+    """Print one row for each dead letter, up to `limit`."""
+    # One more tells whether there are more.
+    found = with_client(server, lambda client: client.group(name).dead(most=limit + 1))
+    if len(found) > limit:
+        sys.stderr.write(f"tidemark: only the first {limit} are shown; --limit N shows more\n")
+    found = found[:limit]
     if as_json:
         return print_json([_fields(it) for it in found])
     if not found:

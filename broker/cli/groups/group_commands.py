@@ -7,6 +7,7 @@ import typer
 from broker.cli.commands.completions import collections
 from broker.cli.commands.flags import Json, Place, Server
 from broker.cli.groups.group_settings import GroupSettings
+from broker.client.groups.modes import Mode, OrderedBy
 
 app = typer.Typer(
     help="Consumer groups: members share the messages of a collection"
@@ -45,6 +46,14 @@ def create(  # noqa: PLR0913 - each is an option
         ),
     ] = 30.0,
     deliveries_max: DeliveriesMax = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(help="Members share messages, or get them in order; never changed later."),
+    ] = None,
+    by: Annotated[
+        OrderedBy | None,
+        typer.Option(help="Of what one member at a time gets the messages: with --mode ordered."),
+    ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing when the group exists.")
     ] = False,
@@ -53,7 +62,7 @@ def create(  # noqa: PLR0913 - each is an option
     """Create a group on each vchannel of a collection."""
     from broker.cli.groups.group_views import create_group
 
-    settings = GroupSettings(lease, deliveries_max)
+    settings = GroupSettings(lease, deliveries_max, mode, by)
     create_group(server, target, name, start, settings, exist_ok=if_not_exists)
 
 
@@ -74,11 +83,18 @@ def alter(
 
 
 @app.command()
-def dead(name: Name, server: Server = "", json: Json = False) -> None:
+def dead(
+    name: Name,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N.")
+    ] = 1000,
+    server: Server = "",
+    json: Json = False,
+) -> None:
     """Show the dead letters of a group: messages that no member could process."""
     from broker.cli.groups.dead_views import show_dead
 
-    show_dead(server, name, as_json=json)
+    show_dead(server, name, limit, as_json=json)
 
 
 @app.command()

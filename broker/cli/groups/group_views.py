@@ -6,7 +6,13 @@ from typing import Any
 
 from broker.cli.counted import counted
 from broker.cli.groups.group_settings import GroupSettings
-from broker.cli.groups.member_states import member_state, seen_of, total_lag
+from broker.cli.groups.member_states import (
+    member_state,
+    mode_text,
+    owned_text,
+    seen_of,
+    total_lag,
+)
 from broker.cli.session import with_client
 from broker.cli.show.figures import size_text, span_text
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
@@ -16,6 +22,7 @@ from broker.client import Client
 from broker.client.groups.consumer_group import LEASE_S
 from broker.client.groups.group_calls import GroupStart
 from broker.model.groups.consumer_group import GroupLag, GroupView
+from broker.model.groups.group_mode import GroupMode
 
 
 def create_group(
@@ -25,7 +32,7 @@ def create_group(
     place = _place(start, "--from")
 
     async def create(client: Client) -> Sequence[GroupView]:
-        group = client.group(name)
+        group = client.group(name, mode=settings.mode, by=settings.by)
         return await group.create(
             target,
             start=place,
@@ -77,6 +84,7 @@ def list_groups(server: str, target: str, most: int | None, *, as_json: bool) ->
         [
             Column("group", names),
             Column("vchannels", [str(len(it)) for it in by_name]),
+            Column("mode", [mode_text(it[0].group.mode) for it in by_name], leaves=5),
             Column("position", [_moment(min(_floors(it))) for it in by_name]),
             Column("members", [str(len(it)) for it in members]),
             Column("batches out", [str(_leases(it)) for it in by_name]),
@@ -102,11 +110,17 @@ def describe_group(server: str, target: str, name: str, *, as_json: bool) -> Non
         if view.trouble:
             show(f"{view.group.key.vchannel}: {view.trouble}")
     rows = [(view, member) for view in found for member in view.members]
+    mode = found[0].group.mode
+    if mode is not GroupMode.SHARED:
+        show(f"group {name} is {mode_text(mode)}")
     if not rows:
         return show(f"group {name} has no members")
+    owns = [owned_text(view, member) for view, member in rows]
+    owned = [] if mode is GroupMode.SHARED else [Column("owns", owns)]
     show_fitted(
         [
             Column("member", [member.name for _, member in rows]),
+            *owned,
             Column("vchannel", [view.group.key.vchannel for view, _ in rows], leaves=1),
             Column("state", [member_state(view, member) for view, member in rows]),
             Column("batches out", [str(member.leases) for _, member in rows]),
@@ -209,6 +223,7 @@ def _fields(view: GroupView) -> dict[str, Any]:
         "acked": [[it.after, it.upto] for it in group.acked],
         "lease_ms": group.lease_ms,
         "redelivered": view.redelivered,
+        "mode": group.mode.value,
         "deliveries_max": None if group.limit is None else group.limit.deliveries_max,
         "dying": len(group.dying),
         "trouble": view.trouble,
@@ -222,6 +237,8 @@ def _fields(view: GroupView) -> dict[str, Any]:
                 "state": member_state(view, it),
                 "batches": it.leases,
                 "oldest_ms": round(it.oldest_s * 1000),
+                "owns": it.owns,
+                "ran_out": it.ran_out,
             }
             for it in view.members
         ],

@@ -7,9 +7,11 @@ from typing import Any
 from broker.cli.schema_files import columns_of
 from broker.cli.session import with_client
 from broker.cli.show.output import print_json, show, show_fitted
+from broker.cli.show.space.kept import compaction_text, retention_fields, retention_text
 from broker.cli.show.tables import Column, moment
 from broker.client import Client, Collection
 from broker.client.append.row_input import BadArrow, decode_schema
+from broker.client.cluster.kept_limits import CleanupOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class NewCollection:
     shards: int
     schema: Any
     database: str
+    options: CleanupOptions
     exist_ok: bool
 
 
@@ -33,6 +36,7 @@ def create_collection(server: str, wanted: NewCollection, *, as_json: bool) -> N
             schema=wanted.schema,
             exist_ok=wanted.exist_ok,
             database=wanted.database,
+            **wanted.options,
         )
 
     created = with_client(server, create)
@@ -50,6 +54,21 @@ def alter_collection(server: str, name: str, columns: Any, database: str, *, as_
         return _print_collections([altered], as_json=True, alone=True)
     count = altered.schema.widths[-1] if altered.schema is not None else 0
     return show(f"collection {name} has {count} columns")
+
+
+def change_cleanup(
+    server: str, name: str, options: CleanupOptions, database: str, *, as_json: bool
+) -> None:
+    """Change what the collection keeps, and print it."""
+
+    async def alter(client: Client) -> Collection:
+        return await client.collections.alter(name, database=database, **options)
+
+    altered = with_client(server, alter)
+    if as_json:
+        return _print_collections([altered], as_json=True, alone=True)
+    cleanup = compaction_text(altered.compaction)
+    return show(f"collection {name} keeps {retention_text(altered.retention)}; {cleanup}")
 
 
 def drop_collection(server: str, name: str, database: str) -> None:
@@ -83,7 +102,10 @@ def _columns(collection: Collection) -> list[dict[str, Any]] | None:
 
 def _print_collections(found: Sequence[Collection], *, as_json: bool, alone: bool = False) -> None:
     if as_json:
-        rows = [asdict(it) | {"schema": _columns(it)} for it in found]
+        rows = [
+            asdict(it) | {"schema": _columns(it), "retention": retention_fields(it.retention)}
+            for it in found
+        ]
         return print_json(rows[0] if alone else rows)
     created = [it.created_ms for it in found]
     return show_fitted(

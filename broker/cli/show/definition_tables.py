@@ -9,6 +9,7 @@ from rich.table import Table
 from broker.cli.schema_files import columns_of
 from broker.cli.session import with_client
 from broker.cli.show.output import print_json, show, show_fitted
+from broker.cli.show.space.kept import compaction_text, retention_fields, retention_text
 from broker.cli.show.tables import Column, moment
 from broker.client import Client
 from broker.client.append.row_input import BadArrow, decode_schema
@@ -79,10 +80,14 @@ def describe_collection(server: str, name: str, database: str, *, as_json: bool)
         "partitions": dict(partitions),
         "aliases": list(found.aliases),
         "fields": [_field(it) for it in found.fields],
+        "retention": retention_text(found.retention),
+        "cleanup": compaction_text(found.compaction),
         "created": moment(found.created_ms),
     }
     if as_json:
         fields |= {
+            "retention": retention_fields(found.retention),
+            "cleanup": None if found.compaction is None else asdict(found.compaction),
             "created": found.created_ms,
             "created_tick": found.created_tick,
             "schema": _columns(found),

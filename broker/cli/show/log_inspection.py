@@ -43,6 +43,9 @@ def _line(row: Row) -> str:
     place = f"{row.file}:{row.offset}"
     if row.damage:
         return f"{place}  DAMAGED  {row.damage}"
+    if row.given_back:
+        ids = f"ids {row.base_id}..{row.base_id + row.messages - 1}"
+        return f"{place}  term {row.term}  {ids}  tick {row.base_tick}  given back"
     kind = MessageType(row.kind).name if row.kind in KNOWN_TYPES else str(row.kind)
     last_id = row.base_id + row.messages - 1
     return (

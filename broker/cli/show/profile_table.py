@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from broker.cli.client_connection import (
     DEADLINES,
+    TLS,
     ClientConnection,
     connection,
     profiles,
@@ -58,5 +59,7 @@ def _values(found: ClientConnection) -> dict[str, object]:
     return {
         "server": found.server,
         "cluster": found.cluster,
+        "tls": found.tls is not None,
+        **{name: getattr(found.tls, name.removeprefix("tls_"), None) for name in TLS},
         **{name: deadlines[name] for name in DEADLINES},
     }

@@ -23,7 +23,7 @@ from broker.cli.top.chrome import GROUPS, HEAD_LINES, PAGES, SEGMENTS, Status, p
 from broker.cli.top.look import Look, note_rates
 from broker.cli.top.picture import Picture, draw
 from broker.cli.top.rates import History, Rates
-from broker.client import Client, Deadlines, TidemarkError, connect
+from broker.client import Client, Deadlines, TidemarkError, Tls, connect
 
 DEADLINES = Deadlines(connect_s=3.0, open_s=3.0, call_s=3.0, close_s=0.2)
 """Short, because a user at a screen wants to know soon that the broker does not answer."""
@@ -75,6 +75,7 @@ class TopScreen(App[None]):
         super().__init__(ansi_color=True)
         self.server = server
         self.cluster = DEFAULT_CLUSTER
+        self.tls: Tls | None = None
         self.every_s = every_s
         self.ascii_only = ascii_only
         self.paused = False
@@ -247,7 +248,8 @@ class TopScreen(App[None]):
         while True:
             try:
                 at, cluster = self.server, self.cluster
-                async with connect(at, cluster=cluster, deadlines=DEADLINES) as client:
+                connecting = connect(at, cluster=cluster, deadlines=DEADLINES, tls=self.tls)
+                async with connecting as client:
                     while True:
                         if not self.paused:
                             self._update(await self._read(client))

@@ -48,6 +48,9 @@ SILENCE_S = 5.0
 
 OWNER = "a node that takes appends"
 
+TOLD_S_MAX = 5.0
+"""The longest pause that a server may ask for: a limit may be raised meanwhile."""
+
 MOVED_S = 2.0
 """How long to wait for answers and refusals of an owner that has been replaced."""
 
@@ -311,9 +314,10 @@ class Producer(AnswerSink):
         if self._for_room:
             self._admit_waiters()
 
-    def pause_s(self) -> float:
+    def pause_s(self, told_s: float = 0.0) -> float:
         self._backoff = self._backoff.failed()
-        return self._backoff.delay_s(self._network.spread.random())
+        pause_s = self._backoff.delay_s(self._network.spread.random())
+        return max(pause_s, min(told_s, TOLD_S_MAX))
 
     # ---- deadlines ------------------------------------------------------------------------------
 

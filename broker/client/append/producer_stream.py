@@ -65,8 +65,11 @@ class AnswerSink(Protocol):
         """All answers that had arrived are reported; `progress` when one was a success."""
         ...
 
-    def pause_s(self) -> float:
-        """How long to wait before the stream sends again what was refused for now."""
+    def pause_s(self, told_s: float = 0.0) -> float:
+        """How long to wait before the stream sends again what was refused for now.
+
+        At least `told_s`, which the server has said.
+        """
         ...
 
 
@@ -230,7 +233,8 @@ class ProducerStream:
         match verdict:
             case RetryVerdict.AGAIN:
                 # Many refusals of one moment are one failure: the back-off grows once.
-                self._pause_s = self._pause_s or self._answers.pause_s()
+                told_ms = answer.retry_ms if isinstance(answer, BatchFailed) else 0
+                self._pause_s = self._pause_s or self._answers.pause_s(told_ms / 1000)
             case RetryVerdict.REOPEN | RetryVerdict.REROUTE:
                 self._replace_because = answer.cause
             case RetryVerdict.SURFACE:
@@ -260,6 +264,7 @@ class BatchFailed(ProduceFailed):
 
     expected_sequence: int = 0
     dropped: bool = False
+    retry_ms: int = 0
 
 
 class AppendCodec:
@@ -309,4 +314,5 @@ class AppendCodec:
         failed = BatchFailed(request_id, answer.code, answer.cause)
         failed.expected_sequence = answer.expected_sequence
         failed.dropped = answer.dropped
+        failed.retry_ms = answer.retry_ms
         return failed

@@ -2,7 +2,7 @@
 
 from broker.client.cluster.admin import Admin
 from broker.client.cluster.barrier import NamedBarriers
-from broker.client.cluster.broadcast import BroadcastInfo, Broadcasts, LockInfo
+from broker.client.cluster.broadcast import Broadcasted, BroadcastInfo, Broadcasts, LockInfo
 from broker.client.cluster.collections import Collections
 from broker.client.cluster.cursor import NamedCursors
 from broker.client.cluster.offsets import Offsets
@@ -29,6 +29,7 @@ __all__ = [
     "BarrierPeer",
     "BarrierView",
     "BroadcastInfo",
+    "Broadcasted",
     "Broadcasts",
     "ChannelInfo",
     "ChannelOffsets",

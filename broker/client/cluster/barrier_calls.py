@@ -9,6 +9,7 @@ from broker.model.barrier import BarrierKind, BarrierPeer, BarrierView
 from broker.model.ids import TimeTick
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
+from schemas.message_bytes import encoded, parsed
 
 _SERVICE = "tidemark.v1.TimeSync"
 WRITE_S = 5.0
@@ -81,12 +82,12 @@ class BarrierCalls:
             f"/{_SERVICE}/WatchBarrier", deadline_s=self._deadline_s
         )
         async with opening as stream:
-            await stream.write(frame(bytes(request)), WRITE_S)
+            await stream.write(frame(encoded(request)), WRITE_S)
             await stream.end()
             while True:
                 # No deadline: a barrier may pass nothing for any time; pings notice a dead peer.
                 for message in await stream.read(None):
-                    for tick in v1.WatchBarrierResponse.parse(message).time_ticks:
+                    for tick in parsed(v1.WatchBarrierResponse, message).time_ticks:
                         yield TimeTick(tick)
 
     async def barriers(self) -> list[BarrierView]:

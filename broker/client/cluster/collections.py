@@ -1,8 +1,14 @@
 """Creates, finds, lists and drops collections: names for sets of vchannels."""
 
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
+from broker.client.cluster.kept_limits import (
+    CleanupOptions,
+    cleanup_differences,
+    compaction_from,
+    options_on_wire,
+)
 from broker.client.cluster.look_up import NameLookup
 from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.targets import Targets
@@ -12,12 +18,14 @@ from broker.client.errors import (
     ChannelNotExist,
     InvalidArgument,
     NoSuchCollection,
+    NotOffered,
     UnknownDefinition,
 )
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, VChannelName
+from broker.model.retention.policy import Retention
 from schemas.arrow.columns import (
     Misfit,
     decode_schema,
@@ -52,34 +60,49 @@ class Collections:
         schema: "pa.Schema | None" = None,
         exist_ok: bool = False,
         database: str = "",
+        **options: Unpack[CleanupOptions],
     ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
         `database` "" is the default one, in every call; in another one `log.append` and `log.read`
         take the vchannels of the collection, not its name.
 
+        `retention_ms`, `retention_bytes`, `cleanup`, `compaction_lag_ms` and `tombstone_ms`: what
+        each vchannel keeps, see `alter`.
+
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
         Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
         another number of shards or other columns, which the error names. Columns of an earlier
-        version of its schema are no difference. Raises InvalidArgument for a name that is not
-        allowed and for column types that a collection cannot have; Unrecoverable when the broker
-        has no pyarrow.
+        version of its schema are no difference, nor is a limit that is not named. Raises
+        InvalidArgument for a name or a limit that is not allowed, and for column types that a
+        collection cannot have; Unrecoverable when the broker has no pyarrow.
         """
         request = v1.CreateCollectionRequest(
-            name=name, shards=shards, return_existing=True, database=database
+            name=name,
+            shards=shards,
+            return_existing=True,
+            database=database,
+            **options_on_wire(options),
         )
         if schema is not None:
             request.arrow_schema = _encoded(schema)
         answer = await self._calls.ask("Create", request, v1.Collection)
         found = _collection(answer)
+        others = cleanup_differences(found, options)
         if not answer.existed:
+            if others:
+                raise NotOffered(
+                    f"collection {name!r} is created, but the server is of an earlier release"
+                    " and keeps everything: it has no retention or compaction of collections;"
+                    " upgrade it"
+                )
             return found
         if not exist_ok:
             raise AlreadyExists(
                 f"collection {name!r} exists already; drop it, choose a new name, or accept one of"
                 " the same definition (exist_ok, --if-not-exists)"
             )
-        if differences := _differences(found, shards, schema):
+        if differences := [*_differences(found, shards, schema), *others]:
             raise AlreadyExists(
                 f"collection {name!r} exists already, and is another: {'; '.join(differences)}"
             )
@@ -103,6 +126,43 @@ class Collections:
         except ChannelNotExist as error:
             raise NoSuchCollection(error.cause, error.code) from None
         return _collection(changed)
+
+    async def alter(
+        self, name: str, *, database: str = "", **options: Unpack[CleanupOptions]
+    ) -> Collection:
+        """Change what each vchannel of a collection keeps.
+
+            await log.collections.alter("flights", retention_ms=7 * 86_400_000)
+
+        `retention_ms`: messages that are older are removed, 1,000 to a hundred years;
+        `retention_bytes`: the oldest ones are removed while newer ones have as many bytes, 65,536
+        to 2**60; -1: no limit. In force within 2 s. What is removed is gone as by `log.purge`, but
+        messages that open readers, groups, cursors and transactions need stay until
+        `hold_bytes_max` is reached.
+
+            await log.collections.alter("prices", cleanup="compact", tombstone_ms=3_600_000)
+
+        `cleanup="compact"`: in the background all but the newest message of each key is removed;
+        "delete": only what retention removes. A message with a key and an empty payload is a
+        tombstone: it deletes the key, and is removed `tombstone_ms` after what it deletes is gone
+        (a day, unless told otherwise). What is younger than `compaction_lag_ms` (0) is left alone.
+        Messages without a key stay. A collection with a schema cannot be compacted: rows have no
+        keys.
+
+        Raises NoSuchCollection; InvalidArgument for another limit, 0 among them, and for none.
+        """
+        wanted = options_on_wire(options)
+        request = v1.AlterCollectionRequest(name=name, database=database, **wanted)
+        try:
+            altered = _collection(await self._calls.ask("Alter", request, v1.Collection))
+        except ChannelNotExist as error:
+            raise NoSuchCollection(error.cause, error.code) from None
+        if others := cleanup_differences(altered, options):
+            raise NotOffered(
+                f"the server is of an earlier release and did not change collection {name!r}:"
+                f" {'; '.join(others)}; upgrade it"
+            )
+        return altered
 
     async def schema(self, name: str) -> "pa.Schema | None":
         """The newest schema of a collection's rows; None for a collection of messages."""
@@ -195,4 +255,6 @@ def _collection(found: v1.Collection) -> Collection:
         created_ms=found.created_ms,
         database=found.database,
         schema=None if schema is None else RowSchema(schema.arrow, tuple(schema.widths)),
+        retention=Retention(bytes_max=found.retention_bytes, age_ms_max=found.retention_ms),
+        compaction=compaction_from(found.compaction),
     )

@@ -87,4 +87,5 @@ def _offsets(it: v1.ChannelOffsets) -> ChannelOffsets:
         open_txn_bytes=it.open_txn_bytes,
         prepared_txns=it.prepared_txns,
         removed_tick=TimeTick(it.removed_tick),
+        purged_tick=TimeTick(it.purged_tick),
     )

@@ -4,6 +4,8 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from uuid import uuid4
 
 from anyio.abc import TaskGroup
 
@@ -14,19 +16,24 @@ from broker.client.errors import BadTarget, NoSuchGroup
 from broker.client.groups.dead_letters import (
     DeadLetter,
     LetterParts,
+    check_there,
+    collection_of,
     letters,
     limits_of,
-    redriven,
 )
-from broker.client.groups.group_calls import GroupCalls, GroupStart
+from broker.client.groups.group_calls import GroupCalls, GroupStart, NewGroup
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
-from broker.client.groups.member_stream import GroupSubscription, MemberStream
+from broker.client.groups.member_stream import GroupSubscription, Joining, MemberStream
+from broker.client.groups.modes import Mode, OrderedBy, mode_of
+from broker.client.groups.redrive import Staged, redrive_group, redriven
+from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.network import Network
 from broker.client.read.deliveries import Source
 from broker.client.read.resuming_reader import ResumingReader
 from broker.core.naming import is_physical
 from broker.model.groups.consumer_group import DeliveryLimit, GroupLag, GroupView
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TICK_LOGICAL_BITS
 
 LEASE_S = 30.0
@@ -44,6 +51,7 @@ class GroupParts:
     offsets: Offsets
     measuring: Measuring
     dead: LetterParts
+    staged: Staged
 
 
 class ConsumerGroup:
@@ -58,8 +66,10 @@ class ConsumerGroup:
     Every call has a deadline and raises what `broker.client.errors` has.
     """
 
-    def __init__(self, name: str, parts: GroupParts) -> None:
+    def __init__(self, name: str, parts: GroupParts, mode: GroupMode | None = None) -> None:
+        """`mode`: in which it is created; None: shared. One that exists must have it."""
         self.name = name
+        self._mode = mode
         self._parts = parts
 
     def join(
@@ -86,6 +96,7 @@ class ConsumerGroup:
         self._parts.targets.names(target)
         name = member or f"{socket.gethostname()}:{os.getpid()}"
         streams: set[MemberStream] = set()
+        shares = VChannelShares(uuid4().hex)
 
         async def plan() -> Sequence[Source[LeasedBatch]]:
             shards = await self._parts.targets.current(target)
@@ -93,12 +104,11 @@ class ConsumerGroup:
             lease_ms = round(lease_s * 1000)
             calls = self._parts.calls
             limits = await self._limits(target, vchannels, deliveries_max)
-            await calls.create(vchannels, self.name, lease_ms, start, limits, exist_ok=True)
-            opening = self.name, name
-            wanted = [
-                GroupSubscription(it, opening, shards.collection, prefetch_bytes, streams)
-                for it in vchannels
-            ]
+            new = NewGroup(self.name, lease_ms, start, limits, self._mode)
+            await calls.create(vchannels, new, exist_ok=True)
+            shares.expect(vchannels)
+            joining = Joining(self.name, name, prefetch_bytes, streams, shares)
+            wanted = [GroupSubscription(it, shards.collection, joining) for it in vchannels]
             network, offsets = self._parts.network, self._parts.offsets
             return [ResumingReader(network, offsets, it) for it in wanted]
 
@@ -123,13 +133,9 @@ class ConsumerGroup:
         """
         vchannels = await self._vchannels(target)
         calls, lease_ms = self._parts.calls, round(lease_s * 1000)
-        if not exist_ok:
-            known = {it.group.key.vchannel for it in await calls.list_all(vchannels, self.name)}
-            missing = [it for it in vchannels if it not in known]
-            # On some only: an earlier call was interrupted, and this one completes it.
-            exist_ok = bool(known) and bool(missing)
         limits = await self._limits(target, vchannels, deliveries_max)
-        return await calls.create(vchannels, self.name, lease_ms, start, limits, exist_ok=exist_ok)
+        new = NewGroup(self.name, lease_ms, start, limits, self._mode)
+        return await calls.create(vchannels, new, exist_ok=exist_ok)
 
     async def alter(
         self, target: str, *, lease_s: float | None = None, deliveries_max: int | None = None
@@ -144,21 +150,26 @@ class ConsumerGroup:
         lease_ms = 0 if lease_s is None else max(1, round(lease_s * 1000))
         return await self._parts.calls.alter(vchannels, self.name, lease_ms, limits)
 
-    async def dead(self) -> list[DeadLetter]:
+    async def dead(self, *, most: int | None = None) -> list[DeadLetter]:
         """The dead letters of groups of this name, whatever they read; oldest first per vchannel.
 
-        They are messages of the collection `<name>.dead`, which anyone may read. Raises
-        NoSuchCollection for a group without `deliveries_max`.
+        They are messages of the collection `<name>.dead`, which anyone may read in batches. `most`:
+        so many at the most; None: all, in memory. Raises NoSuchCollection for a group without
+        `deliveries_max`.
         """
-        return await letters(self._parts.dead, self.name)
+        return await letters(self._parts.dead, self.name, most)
 
     async def redrive(self, target: str) -> int:
         """Append the dead letters of this target to it again; how many.
 
-        Those of earlier calls are left out: the cursor `redrive.<group>.<target>` knows them. After
-        a crash in between, some may be appended twice. Raises as `dead`.
+        Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
+        them. Each is appended once, whatever fails: call it again then. Raises as `dead`.
         """
-        return await redriven(self._parts.dead, self.name, target, await self._vchannels(target))
+        vchannels, parts = await self._vchannels(target), self._parts
+        await check_there(parts.dead, self.name)
+        source, again = collection_of(self.name), ConsumerGroup(redrive_group(target), parts)
+        member = again.join(source, member="redrive")
+        return await redriven(member, partial(again.lag, source), vchannels, parts.staged)
 
     async def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
@@ -219,9 +230,20 @@ class Groups:
     def __init__(self, parts: GroupParts) -> None:
         self._parts = parts
 
-    def named(self, name: str) -> ConsumerGroup:
-        """The group of this name, which need not exist; the same as `log.group(name)`."""
-        return ConsumerGroup(name, self._parts)
+    def named(
+        self, name: str, *, mode: Mode | None = None, by: OrderedBy | None = None
+    ) -> ConsumerGroup:
+        """The consumer group of this name: members share the messages of a collection.
+
+            async with log.group("workers").join("trains") as member:
+                async for batch in member:
+                    await batch.ack()
+
+        It need not exist. `mode` "ordered": messages come in order, `by` "vchannel" to one member
+        of a vchannel at a time, by "key" to one member of a key. The mode counts when the group is
+        created; a group that exists must have it, unless it is left out.
+        """
+        return ConsumerGroup(name, self._parts, mode_of(mode, by))
 
     async def list_on(
         self, vchannels: Sequence[str], *, most: int | None = None

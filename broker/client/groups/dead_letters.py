@@ -1,13 +1,12 @@
 """Dead letters of a group: where they go, what they say, and the way back."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from broker.client.cluster.collections import Collections
 from broker.client.cluster.server_admin import ChannelInfo
 from broker.client.errors import AlreadyExists, BadTarget, NoSuchCollection
-from broker.client.message import Appended, Message, Received
+from broker.client.message import Received
 from broker.client.read.readers import Readers
 from broker.core.naming import pchannel_of
 from broker.model.groups.consumer_group import DeliveryLimit
@@ -21,6 +20,7 @@ from broker.model.groups.dead_letter import (
     TICK,
     VCHANNEL,
 )
+from schemas.properties.keys import DEAD_COPY
 
 SUFFIX = ".dead"
 
@@ -48,21 +48,12 @@ class DeadLetter:
         return {name: it for name, it in self.message.properties.items() if name not in MARKS}
 
 
-class Appending(Protocol):
-    """`Client.append_messages`."""
-
-    def __call__(
-        self, target: str, messages: Iterable[Message], *, atomic: bool = True
-    ) -> Awaitable[list[Appended]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LetterParts:
     """What dead letters need of a client."""
 
     collections: Collections
     channels: Callable[[], Awaitable[list[ChannelInfo]]]
-    append: Appending
     readers: Readers
 
 
@@ -102,8 +93,13 @@ async def limits_of(
 
 
 def letter_of(message: Received) -> DeadLetter | None:
-    """What a message of the collection says; None for one that is no copy of a dead message."""
+    """What a message of the collection says; None for one that is no copy of a dead message.
+
+    Programs may append to the collection as well; what they say of death is not believed.
+    """
     tags = message.properties
+    if not DEAD_COPY.read(message.tags):
+        return None
     try:
         return DeadLetter(
             message,
@@ -119,40 +115,27 @@ def letter_of(message: Received) -> DeadLetter | None:
         return None
 
 
-async def letters(parts: LetterParts, group: str) -> list[DeadLetter]:
-    """All dead letters of a group that the log holds. Raises NoSuchCollection."""
+async def letters(parts: LetterParts, group: str, most: int | None) -> list[DeadLetter]:
+    """The first dead letters of a group that the log holds; None: all. Raises NoSuchCollection."""
+    if most is not None and most < 1:
+        raise BadTarget(f"{most} dead letters are asked for; it must be 1 or more, or None for all")
+    await check_there(parts, group)
     found: list[DeadLetter] = []
-    try:
-        async for batch in parts.readers.read_batches(collection_of(group), until="now"):
+    async with parts.readers.read_batches(collection_of(group), until="now") as reader:
+        async for batch in reader:
             found += [it for it in map(letter_of, batch.messages) if it is not None]
-    except NoSuchCollection as error:
-        raise _has_none(group, error) from None
-    return found
+            if most is not None and len(found) >= most:
+                break
+    return found[:most]
 
 
-async def redriven(parts: LetterParts, group: str, target: str, vchannels: Sequence[str]) -> int:
-    """Append those again that came from these vchannels, and were not by an earlier call."""
+async def check_there(parts: LetterParts, group: str) -> None:
+    """Raise NoSuchCollection when the group has no dead letters at all."""
     try:
         await parts.collections.get(collection_of(group))
     except NoSuchCollection as error:
-        raise _has_none(group, error) from None
-    cursor, done = f"redrive.{group}.{target}", 0
-    reader = parts.readers.read_batches(collection_of(group), start=cursor, until="now")
-    async for batch in reader:
-        found = [letter_of(it) for it in batch.messages]
-        mine = [it for it in found if it is not None and it.vchannel in vchannels]
-        for vchannel in {it.vchannel for it in mine}:
-            again = [
-                Message(it.message.payload, it.message.key, it.properties)
-                for it in mine
-                if it.vchannel == vchannel
-            ]
-            await parts.append(vchannel, again, atomic=False)
-        done += len(mine)
-        await reader.commit()
-    return done
-
-
-def _has_none(group: str, error: NoSuchCollection) -> NoSuchCollection:
-    cause = f"group {group!r} has no dead letters: it has no deliveries_max ({error.cause})"
-    return NoSuchCollection(cause, error.code)
+        cause = (
+            f"group {group!r} has no dead letters: it never had a deliveries_max, or their"
+            f" collection was dropped ({error.cause})"
+        )
+        raise NoSuchCollection(cause, error.code) from None

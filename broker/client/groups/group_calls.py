@@ -1,18 +1,24 @@
 """The calls of `tidemark.v1.Groups`, each to the nodes that serve the vchannels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
+
+import anyio
 
 from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
     BadTarget,
     NoSuchGroup,
+    NotOffered,
     OperationIgnored,
+    TidemarkError,
     Unrecoverable,
 )
+from broker.client.groups.modes import MODES, told_mode
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.client.start_time import tick_at, time_of
@@ -27,11 +33,14 @@ from broker.model.groups.consumer_group import (
     TickSpan,
     listed_by,
 )
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick
 from broker.transport import WireMessage
 from schemas.generated.tidemark import v1
 
 SERVICE: Final = "tidemark.v1.Groups"
+AT_ONCE: Final = 32
+"""Requests to one node."""
 PAGE_MAX: Final = 1000
 """Groups of one answer."""
 
@@ -48,6 +57,17 @@ Infos = list[v1.GroupInfo]
 
 
 @dataclass(frozen=True, slots=True)
+class NewGroup:
+    """A group to create. `mode` None: shared, or that of the group that exists."""
+
+    name: str
+    lease_ms: int
+    start: GroupStart
+    limits: Limits
+    mode: GroupMode | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupCalls:
     """One request for each vchannel; a moved one is followed, nothing else is retried."""
 
@@ -55,31 +75,44 @@ class GroupCalls:
     deadline_s: float
 
     async def create(
-        self,
-        vchannels: Sequence[str],
-        group: str,
-        lease_ms: int,
-        start: GroupStart,
-        limits: Limits,
-        *,
-        exist_ok: bool,
+        self, vchannels: Sequence[str], new: NewGroup, *, exist_ok: bool
     ) -> list[GroupView]:
-        """Raises AlreadyExists, unless `exist_ok`."""
+        """Raises AlreadyExists when it is on all of them, unless `exist_ok`.
+
+        On some only: an earlier call was interrupted, and this one completes it. NotOffered by a
+        server without such a mode.
+        """
 
         def request(vchannel: str) -> v1.CreateGroupRequest:
             return v1.CreateGroupRequest(
                 vchannel=vchannel,
-                group=group,
-                lease_ms=lease_ms,
+                group=new.name,
+                lease_ms=new.lease_ms,
                 exist_ok=exist_ok,
-                start=_start(start),
-                limit=_limit(limits.get(vchannel)),
+                start=_start(new.start),
+                limit=_limit(new.limits.get(vchannel)),
+                mode=v1.GroupMode(0 if new.mode is None else MODES[new.mode]),
             )
 
-        try:
-            return [_view(it) for it in await self._each("Create", vchannels, request)]
-        except OperationIgnored as error:
-            raise AlreadyExists(error.cause, error.code) from None
+        if exist_ok:
+            views = [_view(it) for it in await self._each("Create", vchannels, request)]
+            return _of_mode(views, new)
+        known: dict[str, OperationIgnored] = {}
+
+        async def ask(calls: ServiceCalls, vchannel: str) -> Infos:
+            try:
+                return [await calls.ask("Create", request(vchannel), v1.GroupInfo)]
+            except OperationIgnored as error:
+                known[vchannel] = error
+                return []
+
+        made = await self._asked(vchannels, ask)
+        if known and not made:
+            error = known.popitem()[1]
+            raise AlreadyExists(error.cause, error.code)
+        there = await self.list_all([*known], new.name) if known else []
+        found = sorted([*map(_view, made), *there], key=lambda it: listed_by(it.group.key))
+        return _of_mode(found, new)
 
     async def alter(
         self, vchannels: Sequence[str], group: str, lease_ms: int, limits: Limits
@@ -153,17 +186,60 @@ class GroupCalls:
     async def _each(
         self, method: str, vchannels: Sequence[str], request: Callable[[str], WireMessage]
     ) -> Infos:
-        async def ask(connection: Connection, names: Sequence[str]) -> Infos:
-            calls = self._at(connection)
-            return [await calls.ask(method, request(name), v1.GroupInfo) for name in names]
+        async def ask(calls: ServiceCalls, vchannel: str) -> Infos:
+            return [await calls.ask(method, request(vchannel), v1.GroupInfo)]
+
+        return await self._asked(vchannels, ask)
+
+    async def _asked(
+        self, vchannels: Sequence[str], ask: Callable[[ServiceCalls, str], Awaitable[Infos]]
+    ) -> Infos:
+        async def ask_all(connection: Connection, names: Sequence[str]) -> Infos:
+            return await _together(partial(ask, self._at(connection)), names)
 
         try:
-            return [it for _, found in await self.owners.ask(vchannels, ask) for it in found]
+            return [it for _, found in await self.owners.ask(vchannels, ask_all) for it in found]
         except Unrecoverable as error:
             raise NoSuchGroup(error.cause, error.code) from None
 
     def _at(self, connection: Connection) -> ServiceCalls:
         return ServiceCalls(connection, SERVICE, deadline_s=self.deadline_s)
+
+
+async def _together(ask: Callable[[str], Awaitable[Infos]], vchannels: Sequence[str]) -> Infos:
+    """Ask about all at once, so that the log of a node stores their changes by few writes.
+
+    Raises the first error after all have ended.
+    """
+    found: dict[str, Infos] = {}
+    errors: list[TidemarkError] = []
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(vchannel: str) -> None:
+        try:
+            async with limiter:
+                found[vchannel] = await ask(vchannel)
+        except TidemarkError as error:
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for vchannel in vchannels:
+            tasks.start_soon(one, vchannel)
+    if errors:
+        raise errors[0]
+    return [it for vchannel in vchannels for it in found[vchannel]]
+
+
+def _of_mode(views: list[GroupView], new: NewGroup) -> list[GroupView]:
+    """The same. Raises NotOffered where the group has another mode than was asked for."""
+    other = [it.group.key.vchannel for it in views if it.group.mode is not new.mode]
+    if new.mode is None or not other:
+        return views
+    raise NotOffered(
+        f"group {new.name!r} on {other[0]} has another mode than the one asked for, or its server"
+        " is of a release without ordered groups and made a shared one; drop it, and use another"
+        " name or a newer server"
+    )
 
 
 def _start(start: GroupStart) -> v1.GroupStart:
@@ -194,9 +270,18 @@ def _view(info: v1.GroupInfo) -> GroupView:
         None if info.limit is None else _read_limit(info.limit),
         # How many, without what they are.
         dying=(NOT_TOLD,) * info.dying,
+        mode=told_mode(info.mode),
     )
     members = [
-        MemberView(it.name, it.number, it.waiting, it.leases, it.oldest_ms / 1000)
+        MemberView(
+            it.name,
+            it.number,
+            it.waiting,
+            it.leases,
+            it.oldest_ms / 1000,
+            owns=it.owns,
+            ran_out=it.ran_out,
+        )
         for it in info.members
     ]
     lag = info.lag

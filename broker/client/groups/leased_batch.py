@@ -10,7 +10,9 @@ from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
 from broker.client.errors import BadCommit, LeaseLost
 from broker.client.message import Received
+from broker.core.groups.key_lanes import WHOLE, lanes_of
 from broker.model.groups.consumer_group import TickSpan
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick
 from schemas.generated.tidemark import v1
 
@@ -29,6 +31,7 @@ class LeaseTerms:
     seconds: float
     until_s: float
     alone: bool = False
+    mode: GroupMode = GroupMode.SHARED
 
 
 class LeasedBatch:
@@ -170,6 +173,8 @@ class LeasedBatch:
             self._settled.set()
             raise
         self._settled_ticks.update([it.upto for it in request.spans])
+        if request.how == v1.Settlement.RETURN:
+            self._settled_ticks.update(self._uptos_behind({it.upto for it in request.spans}))
         if not request.spans or len(self._settled_ticks) == len(self._between):
             self._settled.set()
 
@@ -198,6 +203,30 @@ class LeasedBatch:
                     )
         # Not joined: a message that was acknowledged before has to be refused.
         return [v1.TickSpan(after=it.after, upto=it.upto) for it in spans if it is not None]
+
+    def _uptos_behind(self, returned: set[int]) -> list[int]:
+        """What an ordered group takes back with these, to deliver it again after them."""
+        if self._lease.mode is GroupMode.SHARED:
+            return []
+        lanes, found = set[int](), list[int]()
+        for tick, span in self._between.items():
+            mine = self._lanes[tick]
+            if span.upto in returned:
+                lanes.update(mine)
+            elif span.upto not in self._settled_ticks and not lanes.isdisjoint(mine):
+                lanes.update(mine)
+                found.append(span.upto)
+        return found
+
+    @cached_property
+    def _lanes(self) -> dict[int, Sequence[int]]:
+        """Of each tick what it is in order with."""
+        if self._lease.mode is GroupMode.BY_VCHANNEL:
+            return dict.fromkeys(self._between, (WHOLE,))
+        keys: dict[int, list[bytes | None]] = {}
+        for message in self.messages:
+            keys.setdefault(message.tick, []).append(message.key)
+        return {tick: lanes_of(of_tick) for tick, of_tick in keys.items()}
 
     @cached_property
     def _of_one_tick(self) -> dict[int, Sequence[int]]:

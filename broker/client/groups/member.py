@@ -68,9 +68,13 @@ class GroupMember:
 
     async def _begun(self, batch: LeasedBatch) -> bool:
         """Begin a last delivery, with nothing beside it: what fails now fails by itself."""
-        for given in self._given:
-            await given.over()
+        given = [it for it in self._given if it.lease_s and not it.settled]
+        for each in given:
+            await each.over()
         try:
+            if given:
+                # The lease began before that: the program gets all of it.
+                await batch.extend()
             await batch.begin()
         except TidemarkError:
             return False  # it comes again, and this was no delivery

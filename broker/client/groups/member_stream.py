@@ -5,6 +5,7 @@ What the stream delivered is settled on this stream only: another one is another
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import anyio
 
@@ -21,6 +22,8 @@ from broker.client.errors import (
     refusal,
 )
 from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
+from broker.client.groups.modes import told_mode
+from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.connection import Conversation
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, WRITE_S, Held
@@ -31,8 +34,11 @@ from broker.model.ids import TimeTick
 from schemas.encoding.frames import HEAD_BYTES, frame
 from schemas.generated.tidemark import v1
 from schemas.leased import scan_join_response
+from schemas.message_bytes import encoded, parsed
 
 JOIN = "/tidemark.v1.Groups/Join"
+QUIET_S = 25.0
+"""A server sends something every 20 s; the ping of the connection finds a dead one sooner."""
 
 
 class MemberStream:
@@ -43,11 +49,13 @@ class MemberStream:
         self._stream = stream
         self._credit_bytes = credit_bytes
         self._owed_bytes = 0
-        self._writes = anyio.Lock()
+        self._writes = anyio.Lock(fast_acquire=True)
         self._unsent: list[v1.SettleMessages] = []
         self._waiting: dict[int, _Answer] = {}
         self._settled_ever = 0
         self._ended = False
+        self._gives: list[str] = []
+        self._more_gives = anyio.Event()
 
     async def settle(self, request: v1.SettleMessages, deadline_s: float) -> None:
         """Send the request and wait for its answer. Raises LeaseLost, OutcomeUnknown, refusals."""
@@ -60,8 +68,9 @@ class MemberStream:
         answer = self._waiting[request.number] = _Answer()
         try:
             with anyio.fail_after(deadline_s):
-                self._unsent.append(request)
-                await self._flush()
+                if not self._sent_at_once(request):
+                    self._unsent.append(request)
+                    await self._flush()
                 await answer.arrived.wait()
         except TimeoutError:
             if request in self._unsent:
@@ -80,6 +89,24 @@ class MemberStream:
             if settled.code:
                 waiting.error = _error(settled)
             waiting.arrived.set()
+
+    def give(self, identity: str) -> None:
+        """Ask that the vchannel goes to this member; `send_gives` sends it."""
+        self._gives.append(identity)
+        self._more_gives.set()
+
+    async def send_gives(self) -> None:
+        """Send what `give` is told, until the stream breaks."""
+        while True:
+            while not self._gives:
+                self._more_gives = anyio.Event()
+                await self._more_gives.wait()
+            give = v1.GiveVChannel(identity=self._gives.pop(0))
+            try:
+                async with self._writes:
+                    await self._send(v1.JoinGroupRequest(give=give))
+            except OutcomeUnknown:
+                return  # the stream is gone, and its reader says why
 
     async def grant(self, credit_bytes: int) -> None:
         """Take so many bytes more.
@@ -101,6 +128,19 @@ class MemberStream:
             )
             each.arrived.set()
 
+    def _sent_at_once(self, request: v1.SettleMessages) -> bool:
+        """Send it now; False: it has to wait, or the stream broke. Most often nothing is before it.
+
+        Sending several requests in a row costs one system call, as sending them together does.
+        """
+        if self._unsent or self._writes.locked():
+            return False
+        whole = v1.JoinGroupRequest(settle=[request], credit_bytes=self._owed_bytes)
+        if not self._stream.write_at_once(frame(encoded(whole))):
+            return False
+        self._owed_bytes = 0
+        return True
+
     async def _flush(self) -> None:
         """Send what waits; those that come during a write share the next one."""
         async with self._writes:
@@ -113,7 +153,7 @@ class MemberStream:
         # A message that is written in part would break the stream.
         with anyio.CancelScope(shield=True):
             try:
-                await self._stream.write(frame(bytes(request)), WRITE_S)
+                await self._stream.write(frame(encoded(request)), WRITE_S)
             except Exception as error:
                 # The task that reads learns why; here only the outcome counts.
                 raise OutcomeUnknown(f"the stream broke: {error}") from error
@@ -127,28 +167,34 @@ class _Answer:
         self.error: TidemarkError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a member does on each vchannel. `credit_bytes`: what it takes ahead of its program.
+
+    `streams`: those that are open now.
+    """
+
+    group: str
+    member: str
+    credit_bytes: int
+    streams: set[MemberStream]
+    shares: VChannelShares
+
+
 class GroupSubscription:
     """A member on one vchannel: what to ask of each stream, and what its answers mean."""
 
     path = JOIN
+    quiet_s = QUIET_S
     bounded = False
     done = False
 
-    def __init__(
-        self,
-        vchannel: str,
-        opening: tuple[str, str],
-        collection: str | None,
-        credit_bytes: int,
-        streams: set[MemberStream],
-    ) -> None:
-        """`opening`: the names of the group and of the member."""
+    def __init__(self, vchannel: str, collection: str | None, joining: Joining) -> None:
         self.pchannel = pchannel_of(vchannel)
         self.channels = (vchannel,)
-        self._group, self._member = opening
-        self._streams = streams
+        self._joining = joining
+        self._shares = joining.shares
         self._collection = collection
-        self._credit_bytes = credit_bytes
         self._joined = False
 
     def accepts(self, first: bytes) -> bool:
@@ -156,8 +202,14 @@ class GroupSubscription:
 
     def request(self) -> bytes:
         self._joined = False
-        opening = v1.GroupOpen(vchannel=self.channels[0], group=self._group, member=self._member)
-        return frame(bytes(v1.JoinGroupRequest(open=opening, credit_bytes=self._credit_bytes)))
+        joining = self._joining
+        opening = v1.GroupOpen(
+            vchannel=self.channels[0],
+            group=joining.group,
+            member=joining.member,
+            identity=joining.shares.identity,
+        )
+        return frame(encoded(v1.JoinGroupRequest(open=opening, credit_bytes=joining.credit_bytes)))
 
     async def deliver(
         self,
@@ -171,13 +223,14 @@ class GroupSubscription:
         A task of its own hands them to the program: the program may be waiting for an answer that
         is behind them on the stream.
         """
-        member = MemberStream(stream, self._credit_bytes)
-        self._streams.add(member)
+        member = MemberStream(stream, self._joining.credit_bytes)
+        self._joining.streams.add(member)
         arriving = _Arriving(member, deliveries)
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(arriving.hand_over)
+                tasks.start_soon(member.send_gives)
                 try:
                     await self._read(stream, frames, member, arriving, heard)
                 except Exception as error:  # noqa: BLE001 - raised below, outside of the task group
@@ -185,7 +238,8 @@ class GroupSubscription:
                 tasks.cancel_scope.cancel()
         finally:
             member.end()
-            self._streams.discard(member)
+            self._joining.streams.discard(member)
+            self._shares.lost(self.channels[0], member.give)
         if failure is not None:
             raise failure
 
@@ -203,7 +257,7 @@ class GroupSubscription:
         arriving: "_Arriving",
         heard: Callable[[], None],
     ) -> None:
-        lease_s = 0.0
+        joined = v1.GroupJoined()
         parts: list[MessageBatch] = []
         owed_bytes = 0
         while True:
@@ -213,14 +267,18 @@ class GroupSubscription:
                     member.answered(settled)
                 if answer.joined is not None:
                     self._joined = True
-                    lease_s = answer.joined.lease_ms / 1000
+                    joined = answer.joined
                     heard()
+                if answer.ownership is not None:
+                    told = answer.ownership
+                    vchannel = self.channels[0]
+                    self._shares.told(vchannel, member.give, told.members, told.owner)
                 if leased is None:
                     continue
                 owed_bytes += HEAD_BYTES + len(each)
                 parts += batches
                 if not leased.more:
-                    batch = self._leased(leased, parts, member, lease_s)
+                    batch = self._leased(leased, parts, member, joined)
                     arriving.add(batch, owed_bytes)
                     parts, owed_bytes = [], 0
             frames = await stream.read(SILENCE_S)
@@ -230,9 +288,9 @@ class GroupSubscription:
     ) -> tuple[v1.JoinGroupResponse, v1.LeasedMessages | None, list[MessageBatch]]:
         try:
             scanned = scan_join_response(data)
-            answer = v1.JoinGroupResponse.parse(scanned.rest)
+            answer = parsed(v1.JoinGroupResponse, scanned.rest)
             head = scanned.leased
-            leased = None if head is None else v1.LeasedMessages.parse(head)
+            leased = None if head is None else parsed(v1.LeasedMessages, head)
         except Exception as error:
             raise ProtocolBroken(f"{self.channels[0]}: {error}") from error
         batches = [MessageBatch(it, self._collection, TimeTick(0)) for it in scanned.batches]
@@ -243,13 +301,14 @@ class GroupSubscription:
         leased: v1.LeasedMessages,
         batches: list[MessageBatch],
         member: MemberStream,
-        lease_s: float,
+        joined: v1.GroupJoined,
     ) -> LeasedBatch:
         if leased.span is None:
             raise ProtocolBroken(f"{self.channels[0]}: lease {leased.lease} has no span")
         span = TickSpan(TimeTick(leased.span.after), TimeTick(leased.span.upto))
-        until_s = anyio.current_time() + lease_s
-        lease = LeaseTerms(leased.lease, span, leased.times, lease_s, until_s, leased.alone)
+        lease_s = joined.lease_ms / 1000
+        until_s, mode = anyio.current_time() + lease_s, told_mode(joined.mode)
+        lease = LeaseTerms(leased.lease, span, leased.times, lease_s, until_s, leased.alone, mode)
         return LeasedBatch(batches, self.channels[0], lease, member.settle)
 
 

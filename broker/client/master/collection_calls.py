@@ -4,16 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+from broker.client.cluster.kept_limits import KeptLimits, compaction_from, limits_on_wire
 from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import AlreadyExists, BadTarget
 from broker.client.master.change_calls import ChangeCalls, ChangeOptions, Defined, number
 from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId, TimeTick, VChannelName
 from broker.model.master.fields import Field, FieldType
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 from schemas.arrow.columns import encode_schema
 from schemas.arrow.ipc import BadArrow
 from schemas.generated.milvus.proto import schema as milvus
 from schemas.generated.tidemark import v1
+from schemas.message_bytes import parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +29,8 @@ class CollectionDescription:
 
     `milvus_schema`: the bytes of a `CollectionSchema` without the system fields, empty without a
     schema. `schema`: its columns, None when it was defined in Milvus's form. `partitions`: how many
-    there are. `created_tick`: of its creation on the control channel.
+    there are. `created_tick`: of its creation on the control channel. `retention`: of each
+    vchannel.
     """
 
     name: str
@@ -41,12 +46,18 @@ class CollectionDescription:
     created_tick: TimeTick
     schema: RowSchema | None
     milvus_schema: bytes
+    retention: Retention = Retention()
+    compaction: Compaction | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of its rows with their types in Milvus's terms; empty without a schema."""
-        parsed = milvus.CollectionSchema.parse(self.milvus_schema)
-        return tuple(_field(it) for it in parsed.fields)
+        given = parsed(milvus.CollectionSchema, self.milvus_schema)
+        return tuple(_field(it) for it in given.fields)
+
+
+class KeptOptions(ChangeOptions, KeptLimits, total=False):
+    """With how much each vchannel of a collection keeps."""
 
 
 class CollectionCalls:
@@ -68,7 +79,7 @@ class CollectionCalls:
         shards: int = 1,
         schema: "pa.Schema | None" = None,
         milvus_schema: bytes = b"",
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[KeptOptions],
     ) -> CollectionDescription:
         """Create a collection with one vchannel for each shard; `_default` is its first partition.
 
@@ -86,6 +97,7 @@ class CollectionCalls:
             arrow_schema=b"" if schema is None else _encoded(schema),
             milvus_schema=milvus_schema,
             return_existing=True,
+            **limits_on_wire(options),
         )
         answer = await self._changes.start(
             "CreateCollection", request, v1.DescribeCollectionResponse, options
@@ -96,6 +108,20 @@ class CollectionCalls:
                 f" {answer.collection_id}; drop it, or choose a new name"
             )
         return _description(answer)
+
+    async def alter_collection(
+        self,
+        name: str,
+        **options: Unpack[KeptOptions],
+    ) -> Defined:
+        """Change the retention of a collection, as `log.collections.alter` does."""
+        request = v1.MasterAlterCollectionRequest(
+            base=self._changes.base(options),
+            db_name=options.get("database", ""),
+            collection_name=name,
+            **limits_on_wire(options),
+        )
+        return await self._changes.change("AlterCollection", request, options)
 
     async def drop_collection(self, name: str, **options: Unpack[ChangeOptions]) -> Defined:
         """Drop a collection with its partitions, aliases and indexes. Raises UnknownDefinition.
@@ -223,6 +249,8 @@ def _description(it: v1.DescribeCollectionResponse) -> CollectionDescription:
         created_tick=TimeTick(it.created_tick),
         schema=None if rows is None else RowSchema(rows.arrow, tuple(rows.widths)),
         milvus_schema=it.milvus_schema,
+        retention=Retention(bytes_max=it.retention_bytes, age_ms_max=it.retention_ms),
+        compaction=compaction_from(it.compaction),
     )
 
 

@@ -4,6 +4,7 @@ Every way in which a call can end becomes one of the client's errors. Nothing is
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from broker.client.errors import (
     DeadlineExceeded,
     NodeUnreachable,
     NotOffered,
+    NotTrusted,
     ProtocolBroken,
     ServerRefusal,
     TidemarkError,
@@ -41,6 +43,7 @@ from broker.transport import (
     unary_call,
 )
 from broker.transport.codec import RawDetailsCodec
+from broker.transport.tls import LOST_IN_HANDSHAKE, ClientTls, failed_check, is_lost
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import read_status_details
 from schemas.wire import Malformed
@@ -87,7 +90,13 @@ class Connection:
     """
 
     def __init__(
-        self, address: str, *, cluster: str, lifetime: ClientLifetime, given: Given | None = None
+        self,
+        address: str,
+        *,
+        cluster: str,
+        lifetime: ClientLifetime,
+        given: Given | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         host, port = _host_and_port(address)
         self.address = address
@@ -112,6 +121,7 @@ class Connection:
                 _http2_min_sent_ping_interval_without_data=PING_EVERY_S,
             ),
         )
+        self._channel.secure(tls)
         if given is not None:
             self._channel.dial_s_max = DIAL_S_MAX
 
@@ -165,6 +175,10 @@ class Connection:
                 yield
         except Exception as error:
             translated = self._unreachable(error) or _translation(error, self.address)
+            refused = self._channel.refused
+            if refused and isinstance(translated, ConnectionLost):
+                # Retriable all the same: a server that is killed ends connections like that, too.
+                translated = ConnectionLost(f"{self.address}: {refused}")
             if translated is None:
                 raise
             # A known refusal is the server's answer: grpclib's traceback would only distract.
@@ -180,7 +194,9 @@ class Connection:
             return None
         if channel.failing_s() < UNREACHABLE_S or not given.still():
             return None
-        return NodeUnreachable(self.address, given.by, error.strerror or str(error))
+        return NodeUnreachable(
+            self.address, given.by, error.strerror or str(error) or LOST_IN_HANDSHAKE
+        )
 
     def _metadata(self, more: Mapping[str, str]) -> dict[str, str]:
         return {"cluster": self._cluster, **more}
@@ -264,11 +280,17 @@ def _translation(error: Exception, address: str) -> TidemarkError | None:
             return ConnectionLost(f"{address}: {error}")
         case H2ProtocolError():
             return ConnectionLost(f"{address}: {type(error).__name__} {error}")
-        # Before OSError, of which it is a subclass.
+        # These before OSError, of which they are subclasses.
+        case ssl.SSLError() if is_lost(error):
+            return ConnectionLost(f"{address}: {LOST_IN_HANDSHAKE}")
+        case ssl.SSLError():
+            return NotTrusted(f"{address}: {failed_check(error)}")
         case TimeoutError():
             return DeadlineExceeded(f"{address} did not answer in time")
         case OSError():
-            return ConnectionLost(f"cannot reach {address}: {error.strerror or error}")
+            # asyncio says nothing of a peer that ends the handshake.
+            cause = error.strerror or str(error) or LOST_IN_HANDSHAKE
+            return ConnectionLost(f"cannot reach {address}: {cause}")
         case FrameTooLarge() | Malformed():
             return ProtocolBroken(f"{address}: {error}")
         case _:

@@ -7,36 +7,49 @@ from broker.client.lifetime import ClientLifetime
 from broker.client.net.assignment_table import Location
 from broker.client.net.assignments import Assignments
 from broker.client.net.connection import Connection, Given
+from broker.client.net.deadlines import Deadlines
 from broker.client.net.wait_report import Wait
 from broker.client.net.waits import Waits, answer_of
 from broker.model.ids import PChannelName
+from broker.transport.tls import ClientTls
 
 
 class Network:
     """One client's connections to the cluster at `server`.
 
-    `open_s` bounds the opening of any stream, `silence_s` the server's silence in a bounded read;
-    `spread` is the jitter that keeps many clients from retrying at the same moments.
+    `spread` is the jitter that keeps many clients from retrying at the same moments. `tls`: how to
+    connect to each server; None connects without TLS.
     """
 
     def __init__(
-        self, server: str, *, cluster: str, open_s: float, silence_s: float, spread: random.Random
+        self,
+        server: str,
+        *,
+        cluster: str,
+        deadlines: Deadlines,
+        spread: random.Random,
+        tls: ClientTls | None = None,
     ) -> None:
         self._cluster = cluster
+        self._tls = tls
         self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
         self._server = server
         self.waits = Waits()
         self.on_dropped: Callable[[], None] = lambda: None
         """Called when a server refuses an append because the collection was dropped."""
-        self.open_s = open_s
-        self.silence_s = silence_s
+        self.open_s = deadlines.open_s
+        """Bounds the opening of any stream."""
+        self.silence_s = deadlines.silence_s
+        """Bounds the server's silence in a bounded read."""
         self.spread = spread
         # Not a seeded generator: with one seed two programs would share producer names, and the
         # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
         self.coordinator = self.connection(server)
-        self.assignments = Assignments(self.coordinator, self.waits, open_s=open_s, spread=spread)
+        self.assignments = Assignments(
+            self.coordinator, self.waits, open_s=self.open_s, spread=spread
+        )
 
     def new_name(self) -> str:
         """A random name for a producer; no two producers must ever share one."""
@@ -51,6 +64,7 @@ class Network:
                 cluster=self._cluster,
                 lifetime=self.lifetime,
                 given=None if address == self._server else self._given(address),
+                tls=self._tls,
             )
             self._connections[address] = found
         return found

@@ -36,6 +36,8 @@ _APPEND: dict[StreamingCode, RetryVerdict] = {
     StreamingCode.REPLICATE_VIOLATION: RetryVerdict.SURFACE,
     StreamingCode.WAL_NAME_MISMATCH: RetryVerdict.AGAIN,
     StreamingCode.SCHEMA_VERSION_MISMATCH: RetryVerdict.SURFACE,
+    # Not stored; the server says when to come again, if it knows.
+    StreamingCode.RATE_LIMIT_REJECTED: RetryVerdict.AGAIN,
     StreamingCode.UNKNOWN: RetryVerdict.AGAIN,
 }
 

@@ -38,6 +38,7 @@ class _Ear:
     stream: Listening
     name: str
     address: str
+    quiet_s: float
     wait: Wait | None = None
 
 
@@ -71,9 +72,11 @@ class Waits:
             log.warning(line)
 
     @contextmanager
-    def silence_of(self, stream: Listening, name: str, address: str) -> Iterator[None]:
-        """Report it when the server at `address` sends nothing on this stream meanwhile."""
-        ear = _Ear(stream, name, address)
+    def silence_of(
+        self, stream: Listening, name: str, address: str, quiet_s: float = SILENT_S
+    ) -> Iterator[None]:
+        """Report it when the server at `address` sends nothing for `quiet_s` meanwhile."""
+        ear = _Ear(stream, name, address, quiet_s)
         self._ears.add(ear)
         self._look_later()
         try:
@@ -97,7 +100,7 @@ class Waits:
     def _look_for_silence(self) -> None:
         self._look = None
         for ear in self._ears:
-            silent = ear.stream.silent_s() > SILENT_S
+            silent = ear.stream.silent_s() > ear.quiet_s
             if silent and ear.wait is None:
                 cause = f"{ear.address} sends nothing; consumption may be paused (tidemark health)"
                 ear.wait = self.begin("messages and time ticks", ear.name, cause)

@@ -13,6 +13,7 @@ from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
 from broker.client.errors import OutOfRange, ProtocolBroken, ServerRefusal
 from broker.client.net.connection import Conversation
+from broker.client.net.waits import SILENT_S
 from broker.client.read.broadcast_dedup import BroadcastDedup
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, WRITE_S, Held
@@ -21,6 +22,7 @@ from broker.model.named_cursor import WHOLE_TICK, ChannelPosition
 from schemas.batches import Position, ReadAnswer, ReadBatch, scan_read_response
 from schemas.encoding.frames import HEAD_BYTES, frame
 from schemas.generated.tidemark import v1
+from schemas.message_bytes import encoded
 from schemas.wire import Malformed
 
 READ = "/tidemark.v1.Log/Read"
@@ -82,6 +84,7 @@ class BatchSubscription:
     """One reader of one pchannel: what to ask of each stream, and what its answers mean."""
 
     path = READ
+    quiet_s = SILENT_S
 
     def __init__(self, wanted: BatchRange) -> None:
         self.pchannel = wanted.pchannel
@@ -103,7 +106,7 @@ class BatchSubscription:
         return not first  # an empty message accepts the stream
 
     def request(self) -> bytes:
-        return frame(bytes(self._request()))
+        return frame(encoded(self._request()))
 
     async def deliver(
         self,
@@ -135,7 +138,7 @@ class BatchSubscription:
             # rest.
             if owed_bytes >= CREDIT_BYTES // 4:
                 more = v1.ReadRequest(credit_bytes=owed_bytes)
-                await stream.write(frame(bytes(more)), WRITE_S)
+                await stream.write(frame(encoded(more)), WRITE_S)
                 owed_bytes = 0
             frames = await stream.read(SILENCE_S)
 

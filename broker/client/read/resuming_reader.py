@@ -55,6 +55,11 @@ class ReadProtocol(Protocol[B]):
         ...
 
     @property
+    def quiet_s(self) -> float:
+        """A server that sends nothing for so long is reported."""
+        ...
+
+    @property
     def bounded(self) -> bool:
         """Whether the read has an end."""
         ...
@@ -162,7 +167,8 @@ class ResumingReader(Generic[B]):
             await stream.write(self._reads.request(), WRITE_S)
             self._served = True
             self._end_wait(succeeded=True)
-            with self._network.waits.silence_of(stream, self._reads.pchannel, location.address):
+            where = self._reads.pchannel, location.address
+            with self._network.waits.silence_of(stream, *where, self._reads.quiet_s):
                 await self._reads.deliver(stream, frames, deliveries, self._heard)
 
     def _heard(self) -> None:

@@ -6,6 +6,7 @@ from broker.client.errors import OutOfRange, ServerRefusal
 from broker.client.message import Batch
 from broker.client.net.connection import Conversation
 from broker.client.net.control_messages import CONSUME, create_consumer
+from broker.client.net.waits import SILENT_S
 from broker.client.read.decoder import Decoder, MessageFilter
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, Held
@@ -18,6 +19,7 @@ class Subscription:
     """One reader of one vchannel: what to ask of each stream, and what its answers mean."""
 
     path = CONSUME
+    quiet_s = SILENT_S
 
     def __init__(self, wanted: MessageFilter, progress: VChannelProgress) -> None:
         self.pchannel = wanted.pchannel

@@ -17,15 +17,18 @@ from broker.client.cluster.broadcast import Broadcasted, BroadcastInfo, Broadcas
 from broker.client.cluster.cursor import FirstIds, ResetTo
 from broker.client.cluster.cursor_calls import Positions
 from broker.client.cluster.given_rows import GivenRows
+from broker.client.cluster.kept_limits import CleanupOptions
 from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
+from broker.client.cluster.space_calls import Purged
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.groups.dead_letters import DeadLetter
 from broker.client.groups.group_calls import GroupStart
+from broker.client.groups.modes import Mode, OrderedBy
 from broker.client.master.change_calls import ChangeOptions, Defined
 from broker.client.master.cluster_config import ConfigChanged, ConfigReport
-from broker.client.master.collection_calls import CollectionDescription
+from broker.client.master.collection_calls import CollectionDescription, KeptOptions
 from broker.client.master.part_calls import IndexDescription
 from broker.client.master.segment_calls import SegmentAssignment, SegmentLoad, SegmentRequest
 from broker.client.message import Appended, Batch, Key, Kind, Message, Received
@@ -49,6 +52,7 @@ from broker.model.master.segment_meta import SegmentMeta
 from broker.model.master.tenancy import ProxyMember, Tenant
 from broker.model.master.time_ticks import TickOrigin, TickPolicy, TimeTicksView
 from broker.model.named_cursor import CursorView
+from broker.transport.tls import Tls
 
 class Admin:
     """`log.admin`. Every call has a deadline and raises what `broker.client.errors` has.
@@ -337,6 +341,7 @@ class Client:
         key: str | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
@@ -346,7 +351,8 @@ class Client:
         `append` does; without it batches take turns. Rows of one shard keep their order. Large
         inputs become several batches, each stored whole or not at all; the results are in the order
         of the rows on each vchannel. Waits for all batches: when some failed, AppendsFailed has
-        every result; when all failed, the first error is raised. `partition`: see `append`.
+        every result; when all failed, the first error is raised. `partition`, `ttl_s`: see
+        `append`; rows cannot be delayed.
 
         Raises SchemaVersionMismatch, which names every difference, for rows whose columns, types or
         order are not the collection's. BadTarget for a `key` that is not a column or not usable."""
@@ -403,12 +409,14 @@ class Client:
         target: str,
         message: Message,
         *,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         durability: Durability = "fsync",
         deadline_s: float | None = None,
     ) -> Ticket:
         """Queue one message once there is room; `ticket` returns its result or raises.
 
-        Cancelling a ticket before its batch was sent withdraws the message."""
+        Cancelling a ticket before its batch was sent withdraws the message. See also `append`."""
         ...
     def barrier(self, name: str = ..., kind: KindName | None = None) -> Barrier:
         """A barrier that programs join, report to and watch; no request is made yet.
@@ -457,12 +465,18 @@ class Client:
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         retriable errors while a pchannel has no owner."""
         ...
-    def group(self, name: str) -> ConsumerGroup:
+    def group(
+        self, name: str, *, mode: Mode | None = None, by: OrderedBy | None = None
+    ) -> ConsumerGroup:
         """The consumer group of this name: members share the messages of a collection.
 
-        with log.group("workers").join("trains") as member:
-            for batch in member:
-                batch.ack()"""
+            with log.group("workers").join("trains") as member:
+                for batch in member:
+                    batch.ack()
+
+        It need not exist. `mode` "ordered": messages come in order, `by` "vchannel" to one member
+        of a vchannel at a time, by "key" to one member of a key. The mode counts when the group is
+        created; a group that exists must have it, unless it is left out."""
         ...
     def measure(
         self,
@@ -480,6 +494,30 @@ class Client:
         any. It splits no broadcast, if `until` does not. `.steps[vchannel]`: where the rows lie;
         `.ranges(vchannel, parts)`: a vchannel in about equal shares. A transaction is counted where
         its commit is. Raises InvalidArgument for an empty span, a tick from the future, no targets."""
+        ...
+    def purge(
+        self,
+        target: str,
+        *,
+        upto: int | Time | None = None,
+        before_id: int | None = None,
+        database: str = "",
+    ) -> list[Purged]:
+        """Remove the oldest messages of a collection or a vchannel, for good.
+
+            cut = log.cut("flights")
+            log.purge("flights", upto=cut.tick)
+
+        `upto`: a tick, which must be closed; or a time: messages from before it. `before_id`:
+        messages with a smaller id, of a vchannel or a collection of one shard. Durable when it
+        returns; readers then begin behind it, and one that asks for what is gone gets
+        Unrecoverable. Definitions, groups and later messages stay. The disk gets the space back
+        within a few `retention_check_s`.
+
+        All vchannels are asked first. Raises ResourceAcquired, with nothing purged, while a reader,
+        a group, a named cursor, an open transaction or a staged batch needs some of it;
+        InvalidArgument for what is not closed or not written yet; NoSuchCollection; BadTarget.
+        Purging again, after an error, completes what was done in part."""
         ...
     def raw_append(
         self, vchannel: str, message: Message, *, deadline_s: float | None = None
@@ -686,6 +724,30 @@ class Collections:
         repeated. Raises NoSuchCollection; InvalidArgument for a collection without a schema, for
         a column that is not nullable, and for one that exists with another type."""
         ...
+    def alter(
+        self, name: str, *, database: str = "", **options: Unpack[CleanupOptions]
+    ) -> Collection:
+        """Change what each vchannel of a collection keeps.
+
+            log.collections.alter("flights", retention_ms=7 * 86_400_000)
+
+        `retention_ms`: messages that are older are removed, 1,000 to a hundred years;
+        `retention_bytes`: the oldest ones are removed while newer ones have as many bytes, 65,536
+        to 2**60; -1: no limit. In force within 2 s. What is removed is gone as by `log.purge`, but
+        messages that open readers, groups, cursors and transactions need stay until
+        `hold_bytes_max` is reached.
+
+            log.collections.alter("prices", cleanup="compact", tombstone_ms=3_600_000)
+
+        `cleanup="compact"`: in the background all but the newest message of each key is removed;
+        "delete": only what retention removes. A message with a key and an empty payload is a
+        tombstone: it deletes the key, and is removed `tombstone_ms` after what it deletes is gone
+        (a day, unless told otherwise). What is younger than `compaction_lag_ms` (0) is left alone.
+        Messages without a key stay. A collection with a schema cannot be compacted: rows have no
+        keys.
+
+        Raises NoSuchCollection; InvalidArgument for another limit, 0 among them, and for none."""
+        ...
     def create(
         self,
         name: str,
@@ -694,18 +756,22 @@ class Collections:
         schema: pa.Schema | None = None,
         exist_ok: bool = False,
         database: str = "",
+        **options: Unpack[CleanupOptions],
     ) -> Collection:
         """Create a collection with one vchannel for each shard, on the least loaded pchannels.
 
         `database` "" is the default one, in every call; in another one `log.append` and `log.read`
         take the vchannels of the collection, not its name.
 
+        `retention_ms`, `retention_bytes`, `cleanup`, `compaction_lag_ms` and `tombstone_ms`: what
+        each vchannel keeps, see `alter`.
+
         With a `schema` the collection takes Arrow rows of these columns: see `Client.append_arrow`.
         Raises AlreadyExists when the name is taken; with `exist_ok` only when that collection has
         another number of shards or other columns, which the error names. Columns of an earlier
-        version of its schema are no difference. Raises InvalidArgument for a name that is not
-        allowed and for column types that a collection cannot have; Unrecoverable when the broker
-        has no pyarrow."""
+        version of its schema are no difference, nor is a limit that is not named. Raises
+        InvalidArgument for a name or a limit that is not allowed, and for column types that a
+        collection cannot have; Unrecoverable when the broker has no pyarrow."""
         ...
     def drop(self, name: str, *, database: str = "") -> None:
         """Forget the collection. Raises NoSuchCollection."""
@@ -768,11 +834,12 @@ class ConsumerGroup:
         when it is on all vchannels already, unless `exist_ok`, and InvalidArgument for a bad name,
         lease or limit, or a tick from the future."""
         ...
-    def dead(self) -> list[DeadLetter]:
+    def dead(self, *, most: int | None = None) -> list[DeadLetter]:
         """The dead letters of groups of this name, whatever they read; oldest first per vchannel.
 
-        They are messages of the collection `<name>.dead`, which anyone may read. Raises
-        NoSuchCollection for a group without `deliveries_max`."""
+        They are messages of the collection `<name>.dead`, which anyone may read in batches. `most`:
+        so many at the most; None: all, in memory. Raises NoSuchCollection for a group without
+        `deliveries_max`."""
         ...
     def describe(self, target: str) -> list[GroupView]:
         """Floor, acknowledged ranges and members on each vchannel. Raises NoSuchGroup."""
@@ -808,8 +875,8 @@ class ConsumerGroup:
     def redrive(self, target: str) -> int:
         """Append the dead letters of this target to it again; how many.
 
-        Those of earlier calls are left out: the cursor `redrive.<group>.<target>` knows them. After
-        a crash in between, some may be appended twice. Raises as `dead`."""
+        Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
+        them. Each is appended once, whatever fails: call it again then. Raises as `dead`."""
         ...
     def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
@@ -928,8 +995,18 @@ class Groups:
     def list_on(self, vchannels: Sequence[str], *, most: int | None = None) -> list[GroupView]:
         """The same for vchannels by their names, of one or of several collections."""
         ...
-    def named(self, name: str) -> ConsumerGroup:
-        """The group of this name, which need not exist; the same as `log.group(name)`."""
+    def named(
+        self, name: str, *, mode: Mode | None = None, by: OrderedBy | None = None
+    ) -> ConsumerGroup:
+        """The consumer group of this name: members share the messages of a collection.
+
+            with log.group("workers").join("trains") as member:
+                for batch in member:
+                    batch.ack()
+
+        It need not exist. `mode` "ordered": messages come in order, `by` "vchannel" to one member
+        of a vchannel at a time, by "key" to one member of a key. The mode counts when the group is
+        created; a group that exists must have it, unless it is left out."""
         ...
     def list(self, target: str, *, most: int | None = None) -> list[GroupView]:
         """All groups on the vchannels of a collection, or on one vchannel; the first `most`.
@@ -1040,6 +1117,9 @@ class Master:
         unless 1 <= count <= 65,536. While timestamps would be more than a second ahead of the
         server's clock they are waited for: ServerFailed at the deadline."""
         ...
+    def alter_collection(self, name: str, **options: Unpack[KeptOptions]) -> Defined:
+        """Change the retention of a collection, as `log.collections.alter` does."""
+        ...
     def assign_segment_id(self, requests: Sequence[SegmentRequest]) -> list[SegmentAssignment]:
         """Reserve rows in segments; one answer each, in this order. See `SegmentAssignment.error`.
 
@@ -1072,7 +1152,7 @@ class Master:
         shards: int = 1,
         schema: pa.Schema | None = None,
         milvus_schema: bytes = b"",
-        **options: Unpack[ChangeOptions],
+        **options: Unpack[KeptOptions],
     ) -> CollectionDescription:
         """Create a collection with one vchannel for each shard; `_default` is its first partition.
 
@@ -1415,6 +1495,8 @@ class Stage:
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
@@ -1432,6 +1514,7 @@ class Stage:
         key: str | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Stage Arrow rows, as `Client.append_arrow`.
@@ -1446,6 +1529,8 @@ class Stage:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
@@ -1456,6 +1541,8 @@ class Stage:
         messages: Iterable[Message],
         *,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
@@ -1499,6 +1586,8 @@ class StagedBatch:
         key: Key | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
@@ -1516,6 +1605,7 @@ class StagedBatch:
         key: str | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Stage Arrow rows, as `Client.append_arrow`.
@@ -1530,6 +1620,8 @@ class StagedBatch:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
@@ -1540,6 +1632,8 @@ class StagedBatch:
         messages: Iterable[Message],
         *,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
@@ -1600,6 +1694,7 @@ class Txn:
         *,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
@@ -1613,6 +1708,8 @@ class Txn:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = ...,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
@@ -1700,6 +1797,7 @@ def connect(
     limits: SendLimits = ...,
     gathering: Gathering = ...,
     resend: bool = True,
+    tls: Tls | None = None,
 ) -> Client:
     """Connect to the cluster that `server` (HOST:PORT) belongs to.
 
@@ -1714,6 +1812,11 @@ def connect(
     With `resend` an append whose stream broke is sent again and stored once, because the log
     remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,
     `version`, `header`, or a barrier) may be stored twice. Without it, OutcomeUnknown is raised.
+
+    `tls` connects with TLS, to every server of the cluster: `Tls(ca="ca.pem")`, with `cert` and
+    `key` where servers ask clients for a certificate. Raises BadTlsFiles for files that cannot be
+    used, and NotTrusted when a server's certificate is not trusted. A server that does not accept
+    this client's certificate ends the connection: ConnectionLost, which names that as a cause.
 
     Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything."""
     ...

@@ -6,13 +6,13 @@ commit: the sealed part goes to the program that commits the whole batch.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 import anyio
 
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import Piece, split_rows
+from broker.client.append.delivery_properties import DeliverAt, delivery_properties
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
 from broker.client.errors import (
@@ -27,6 +27,7 @@ from broker.client.txn.atomic import RETRY_PAUSE_S
 from broker.client.txn.txn import Txn
 from broker.model.ids import VChannelName
 from broker.model.stage import StageName
+from schemas.properties.keys import STAGE, STAGE_RUN, StageKey
 
 TXN_BYTES: Final = 16 * 1024 * 1024
 """The next row opens another transaction at this size; the broker takes twice as much in one."""
@@ -84,7 +85,7 @@ class Stage:
         self._beginning: dict[VChannelName, anyio.Lock] = {}
         self._ended = False
 
-    async def append(
+    async def append(  # noqa: PLR0913 - as of `Client.append`
         self,
         target: str,
         payload: bytes,
@@ -92,6 +93,8 @@ class Stage:
         key: Key | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
         **kind: Unpack[Kind],
     ) -> Appended:
@@ -103,7 +106,12 @@ class Stage:
         """
         message = Message(payload, key, properties, **kind)
         (landed,) = await self.append_messages(
-            target, [message], partition=partition, deadline_s=deadline_s
+            target,
+            [message],
+            partition=partition,
+            deliver_at=deliver_at,
+            ttl_s=ttl_s,
+            deadline_s=deadline_s,
         )
         return landed
 
@@ -113,6 +121,8 @@ class Stage:
         messages: Iterable[Message],
         *,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[Appended]:
         """Stage messages, each on the shard of its key; results in order, or the first error."""
@@ -127,12 +137,16 @@ class Stage:
             mine = [everything[index] for index in indexes]
             for txn, start, end in await self._spread(vchannel, [_size(it) for it in mine]):
                 landed = await txn.append_messages(
-                    mine[start:end], partition=partition, deadline_s=deadline_s
+                    mine[start:end],
+                    partition=partition,
+                    deliver_at=deliver_at,
+                    ttl_s=ttl_s,
+                    deadline_s=deadline_s,
                 )
                 results.update(zip(indexes[start:end], landed, strict=True))
         return [results[index] for index in range(len(everything))]
 
-    async def append_batch(
+    async def append_batch(  # noqa: PLR0913 - as of `Client.append`
         self,
         target: str,
         payloads: Sequence[bytes],
@@ -140,6 +154,8 @@ class Stage:
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Stage messages as one batch on one vchannel, as `Client.append_batch`."""
@@ -152,10 +168,12 @@ class Stage:
             keys=keys,
             properties=properties,
             partition=partition,
+            deliver_at=deliver_at,
+            ttl_s=ttl_s,
             deadline_s=deadline_s,
         )
 
-    async def append_arrow(
+    async def append_arrow(  # noqa: PLR0913 - as of `Client.append`
         self,
         target: str,
         rows: "pa.RecordBatch | pa.Table",
@@ -163,6 +181,7 @@ class Stage:
         key: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Stage Arrow rows, as `Client.append_arrow`.
@@ -170,13 +189,15 @@ class Stage:
         When it fails, some of them may be in the stage: discard it.
         """
         shards = await self._resolve(target)
-        within_s = deadline_s or self._deadline_s
+        within_s, times = deadline_s or self._deadline_s, delivery_properties((), None, ttl_s)
         landed: list[AppendedBatch] = []
         lot: dict[Txn, list[Piece]] = {}
         held = 0
 
         async def one(txn: Txn, pieces: Sequence[Piece]) -> list[AppendedBatch]:
-            append = partial(txn.append_pieces, pieces, properties, within_s)
+            async def append(named: bytes = b"") -> list[AppendedBatch]:
+                return await txn.append_pieces(pieces, properties, within_s, named + times)
+
             if partition is None:
                 return await append()
             return await self._appends.partitions.into(txn.vchannel, partition, append)
@@ -263,8 +284,8 @@ class Stage:
 
         until_s = anyio.current_time() + self._deadline_s
         while True:
-            name, keepalive_ms = self._name, self._keepalive_ms
-            txn = Txn(self._appends, resolved, keepalive_ms, self._deadline_s, stage=name)
+            own, keepalive_ms = _named(self._name), self._keepalive_ms
+            txn = Txn(self._appends, resolved, keepalive_ms, self._deadline_s, begins_with=own)
             try:
                 await txn.begin()
             except TransactionExpired:
@@ -319,6 +340,11 @@ def checked_name(app: str, batch: int, part: int, attempt: int, run: int) -> Sta
     if name.problem:
         raise InvalidArgument(name.problem)
     return name
+
+
+def _named(stage: StageName) -> Mapping[str, str]:
+    name = STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))
+    return name | STAGE_RUN.entry(stage.run) if stage.run else name
 
 
 def _size(message: Message) -> int:

@@ -16,7 +16,7 @@ import anyio
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import Piece, split_rows
 from broker.client.append.delivery_properties import DeliverAt, delivery_properties
-from broker.client.append.named_partitions import check_rows
+from broker.client.append.named_partitions import check_rows, in_partition
 from broker.client.append.prepare import batch_header
 from broker.client.batch import AppendedBatch
 from broker.client.cluster.targets import Shards
@@ -32,8 +32,7 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.message import NO_PROPERTIES, Appended, Key, Kind, Message, Received
 from broker.model.ids import VChannelName
 from broker.model.message import MessageType
-from broker.model.stage import StageName
-from schemas.properties.keys import STAGE, STAGE_RUN, TXN, StageKey
+from schemas.properties.keys import TXN
 from schemas.properties.txn_context import TxnContext, begin_header
 
 if TYPE_CHECKING:
@@ -70,14 +69,15 @@ class Txn:
         keepalive_ms: int,
         deadline_s: float,
         *,
-        stage: StageName | None = None,
+        begins_with: Mapping[str, str] = NO_PROPERTIES,
     ) -> None:
+        """`begins_with`: the properties of its begin."""
         self._appends = appends
         self._resolve = resolve
         self._vchannel = VChannelName("")
         self._shards = Shards(None, ())
         self._keepalive_ms = keepalive_ms
-        self._stage = stage
+        self._begins_with = begins_with
         self._deadline_s = deadline_s
         self._context: TxnContext | None = None
         self._name = ""
@@ -117,8 +117,8 @@ class Txn:
         self._shards = await self._resolve()
         (self._vchannel,) = self._shards.vchannels
         header = begin_header(self._keepalive_ms)
-        own = NO_PROPERTIES if self._stage is None else _named(self._stage)
-        begin = Message(b"", None, own, type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
+        kind = Kind(type=MessageType.BEGIN_TXN, version=_VERSION, header=header)
+        begin = Message(b"", None, self._begins_with, **kind)
         try:
             _, context = await self._appends.of_txns.step(
                 self._vchannel, begin, "", self._deadline_s
@@ -184,13 +184,15 @@ class Txn:
         """As `append_messages`; `named` is the property that names the partition of the rows."""
         return _all_landed(await self._append(messages, deadline_s, named))
 
-    async def append_batch(
+    async def append_batch(  # noqa: PLR0913 - as of `Client.append`
         self,
         payloads: Sequence[bytes],
         *,
         keys: Sequence[Key | None] | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        deliver_at: DeliverAt | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> AppendedBatch:
         """Append messages as one batch, as `Client.append_batch`; stored whole or not at all.
@@ -201,6 +203,7 @@ class Txn:
         plain = Message(b"", properties=properties)
         self._shards.check_takes(plain.type)
         shared = batch_header(self._vchannel, plain, within_s, txn=self._open_name())
+        shared = in_partition(shared, delivery_properties([plain], deliver_at, ttl_s))
         if partition is not None:
             appending = self._appends.batch_into(partition, shared, payloads, keys)
             return await self._sent(len(payloads), appending)
@@ -212,6 +215,7 @@ class Txn:
         *,
         properties: Mapping[str, str] = NO_PROPERTIES,
         partition: str | None = None,
+        ttl_s: float | None = None,
         deadline_s: float | None = None,
     ) -> list[AppendedBatch]:
         """Append rows, as `Client.append_arrow`, all on the vchannel of the transaction.
@@ -220,15 +224,13 @@ class Txn:
         """
         self._open_name()
         within_s, shards = deadline_s or self._deadline_s, Shards(None, (self._vchannel,))
-        if partition is None:
-            pieces = split_rows(rows, shards, None, self._appends.compression)
-            return await self.append_pieces(pieces, properties, within_s)
+        times = delivery_properties((), None, ttl_s)
 
-        async def append(named: bytes) -> list[AppendedBatch]:
+        async def append(named: bytes = b"") -> list[AppendedBatch]:
             pieces = split_rows(rows, shards, None, self._appends.compression)
-            return await self.append_pieces(pieces, properties, within_s, named)
+            return await self.append_pieces(pieces, properties, within_s, named + times)
 
-        return await self._into(partition, append)
+        return await (append() if partition is None else self._into(partition, append))
 
     async def append_pieces(
         self,
@@ -393,8 +395,3 @@ def _all_landed(results: Sequence[Appended | TidemarkError]) -> list[Appended]:
     if len(landed) < len(results):
         raise next(it for it in results if isinstance(it, TidemarkError))
     return landed
-
-
-def _named(stage: StageName) -> Mapping[str, str]:
-    name = STAGE.entry(StageKey(stage.app, stage.batch, stage.part, stage.attempt))
-    return name | STAGE_RUN.entry(stage.run) if stage.run else name

@@ -5,13 +5,14 @@ When the Broadcaster dies, its supervisor stops all tasks with it; its next inca
 locks back from the records before it reads its mailbox.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, islice
 from typing import assert_never
 
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope, NotRunning
+from actors import Actor, ActorError, ChildSpec, Context, Envelope, NotRunning
 from broker.coordinator.broadcast.broadcast_records import RecordedBroadcast, fitting_groups
 from broker.coordinator.broadcast.broadcast_task import task_spec
 from broker.coordinator.broadcast.broadcast_task_parts import BroadcastTaskParts
@@ -61,6 +62,8 @@ from broker.ports.master.broadcast_planner import BroadcastPlanner
 from broker.ports.meta import Conflict, MetaError
 
 START_S = 10.0
+STARTS_MAX = 64
+"""Tasks that are started together, within START_S."""
 KnownBroadcast = WaitingBroadcast | RunningBroadcast | BroadcastState
 log = structlog.get_logger(__name__)
 
@@ -69,7 +72,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
     """See the module."""
 
     _context: Context[BroadcasterMessage]
-    _next_id: BroadcastId
+    _ids: Iterator[int]
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
     async def started(self, context: Context[BroadcasterMessage]) -> None:
         """Load the records, take their keys, report to the cut lock; only then serve requests."""
         self._context = context
-        self._next_id = await self._parts.records.first_id()
+        self._ids = count(await self._parts.records.first_id())
         await self._tombstones.start(context.clock)
         recorded = await self._parts.records.load()
         await self._parts.records.remove_bodies(recorded)
@@ -136,8 +139,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             case RetryBroadcast(name) | SkipBroadcast(name) as order:
                 self._leave_quarantine(name, envelope, skip=isinstance(order, SkipBroadcast))
             case ResumeBroadcasts(names):
-                for name in names:
-                    await self._start_task(name)
+                await self._start_tasks(names)
             case SweepBroadcasts():
                 await self._sweep()
             case WaitForKey(key, all_acked):
@@ -196,7 +198,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             ready, refused = await planned(admitted, self._planner, self._context.clock)
             for ticket, error in refused.items():
                 self._refuse({ticket: admitted[ticket]}, error)
-            tasks = [new_broadcast(self._take_id(), it) for it in ready.values()]
+            tasks = [new_broadcast(BroadcastId(next(self._ids)), it) for it in ready.values()]
             order = iter([(ticket, admitted[ticket]) for ticket in ready])
             # Most often one group: of as many as the store takes in one write.
             for group in fitting_groups(tasks):
@@ -222,14 +224,12 @@ class Broadcaster(Actor[BroadcasterMessage]):
             if ordered:
                 self._order.join(running)
             self._parts.meters.acquire_lock.add(self._since_s(waiting.since_s))
-        for task in tasks:
-            await self._start_task(task.name)
+        await self._start_tasks([task.name for task in tasks])
 
     def _still_wanted(self, ticket: LockTicket) -> bool:
-        if self._waiting[ticket].wanted:
-            return True
-        self._drop_waiting(ticket)
-        return False
+        if not self._waiting[ticket].wanted:
+            self._drop_waiting(ticket)
+        return ticket in self._waiting
 
     def _drop_waiting(self, ticket: LockTicket) -> None:
         waiting = self._waiting.pop(ticket)
@@ -244,10 +244,6 @@ class Broadcaster(Actor[BroadcasterMessage]):
             del self._by_key[waiting.request.request_key]
             self._granted += self._locks.release(ticket)
 
-    def _take_id(self) -> BroadcastId:
-        taken, self._next_id = self._next_id, BroadcastId(self._next_id + 1)
-        return taken
-
     def _run(
         self, it: RecordedBroadcast, ticket: LockTicket | None, callers: list[Caller]
     ) -> RunningBroadcast:
@@ -260,17 +256,22 @@ class Broadcaster(Actor[BroadcasterMessage]):
         if key := task.broadcast.request_key:  # empty for a broadcast of another cluster
             self._by_key[key] = task.name
 
-    async def _start_task(self, name: str) -> None:
-        first, may_finish = (
-            (lambda: self._first_records.pop(name, None)),
-            lambda: self._order.free(self._running.get(name)),
+    async def _start_tasks(self, names: Sequence[str]) -> None:
+        for at in range(0, len(names), STARTS_MAX):
+            specs = [self._task_spec(name) for name in names[at : at + STARTS_MAX]]
+            start = self._context.tree.start_children(self._tasks_path, specs, deadline_s=START_S)
+            for it in await start:
+                if isinstance(it, NotRunning):
+                    # The task is patient: its supervisor starts it again until the store answers.
+                    log.warning("broadcast waits for the store", error=str(it))
+                elif isinstance(it, Exception):
+                    raise it
+
+    def _task_spec(self, name: str) -> ChildSpec:
+        first = partial(self._first_records.pop, name, None)
+        return task_spec(
+            name, self._parts, first, lambda: self._order.free(self._running.get(name))
         )
-        spec = task_spec(name, self._parts, first, may_finish)
-        try:
-            await self._context.tree.start_child(self._tasks_path, spec, deadline_s=START_S)
-        except NotRunning as error:
-            # The task is patient: its supervisor starts it again until the store answers.
-            log.warning("broadcast waits for the store", broadcast=name, error=str(error))
 
     # ---- restoring after a start ---------------------------------------------------------------
 
@@ -359,7 +360,7 @@ class Broadcaster(Actor[BroadcasterMessage]):
             caller.fail(Refused(StreamingCode.INNER, str(error)))
         else:
             self._run(recorded, None, [])
-            await self._start_task(recorded.task.name)
+            await self._start_tasks([recorded.task.name])
 
     def _leave_quarantine(self, name: str, caller: Caller, *, skip: bool) -> None:
         if name not in self._running:

@@ -15,6 +15,7 @@ from broker.ports.master.broadcast_planner import BroadcastPlanner
 from broker.ports.meta import MetaError
 
 PLAN_S: Final = 10.0
+"""For those whose records are read at once, together."""
 TOGETHER: Final = 64
 """Plans whose records are read at once, and are in memory at once."""
 
@@ -32,55 +33,53 @@ async def planned(
         else:
             to_plan.append((ticket, waiting.request))
     for start in range(0, len(to_plan), TOGETHER):
-        some = to_plan[start : start + TOGETHER]
-        try:
-            unread = await _read_ahead([it for _, it in some], planner, clock)
-            for ticket, request in some:
-                # In turn: each sees the ids and places that those before it have taken.
-                plan = unread or await _planned(request, planner, clock)
-                if isinstance(plan, Refused):
-                    refused[ticket] = plan
-                else:
-                    ready[ticket] = plan
-        finally:
-            planner.forget()
+        plans = await _planned_together(to_plan[start : start + TOGETHER], planner, clock)
+        for ticket, plan in plans.items():
+            if isinstance(plan, Refused):
+                refused[ticket] = plan
+            else:
+                ready[ticket] = plan
     return {ticket: ready[ticket] for ticket in admitted if ticket in ready}, refused
 
 
-async def _read_ahead(
-    requests: Sequence[PlannedRequest], planner: BroadcastPlanner, clock: Clock
-) -> Refused | None:
-    """Why none of these can be planned; None: their records are read."""
+async def _planned_together(
+    some: Sequence[tuple[LockTicket, PlannedRequest]], planner: BroadcastPlanner, clock: Clock
+) -> dict[LockTicket, Broadcast | Refused]:
+    plans: dict[LockTicket, Broadcast | Refused] = {}
+    rest = _too_slow()
     try:
-        with deadline(clock, PLAN_S) as scope:
-            await planner.read_ahead(requests)
+        # They hold up every other broadcast, so a store that hangs must not hold them for ever.
+        with deadline(clock, PLAN_S):
+            await planner.read_ahead([request for _, request in some])
+            for ticket, request in some:
+                # In turn: each sees the ids and places that those before it have taken.
+                plans[ticket] = await _planned(request, planner)
     except MetaError as error:
-        return Refused(StreamingCode.INNER, f"nothing has changed: {error}")
-    return _too_slow() if scope.cancelled_caught else None
+        rest = _unread(error)
+    finally:
+        planner.forget()
+    return {ticket: plans.get(ticket, rest) for ticket, _ in some}
 
 
-async def _planned(
-    request: PlannedRequest, planner: BroadcastPlanner, clock: Clock
-) -> Broadcast | Refused:
+async def _planned(request: PlannedRequest, planner: BroadcastPlanner) -> Broadcast | Refused:
     try:
-        return await _plan(request, planner, clock)
+        return await _plan(request, planner)
     except Refused as error:
         return error
     except MetaError as error:
-        return Refused(StreamingCode.INNER, f"nothing has changed: {error}")
+        return _unread(error)
 
 
-async def _plan(request: PlannedRequest, planner: BroadcastPlanner, clock: Clock) -> Broadcast:
-    found: list[Broadcast] = []
-    # It holds up every other broadcast, so a store that hangs must not hold it for ever.
-    with deadline(clock, PLAN_S):
-        found.append(await planner.plan(request))
-    if not found:
-        raise _too_slow()
-    if problem := record_problem(found[0]):
+async def _plan(request: PlannedRequest, planner: BroadcastPlanner) -> Broadcast:
+    found = await planner.plan(request)
+    if problem := record_problem(found):
         planner.finished(request.request_key)
         raise invalid_argument(problem)
-    return found[0]
+    return found
+
+
+def _unread(error: MetaError) -> Refused:
+    return Refused(StreamingCode.INNER, f"nothing has changed: {error}")
 
 
 def _too_slow() -> Refused:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import structlog
 
+from broker.coordinator.catalog.compacted_collections import compaction_deletes, compaction_puts
+from broker.coordinator.catalog.retained_keys import retention_deletes, retention_puts
 from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.coordinator.records import (
     COLLECTION_ID_KEY,
@@ -30,7 +32,7 @@ from broker.coordinator.records import (
 from broker.core.naming import collection_id_of, pchannel_of
 from broker.model.collection import Collection
 from broker.model.failure import invalid_argument
-from broker.model.ids import CollectionId, PChannelName
+from broker.model.ids import CollectionId, PChannelName, TimeTick
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import MetaEntry, MetaStore
 from broker.ports.meta_writes import SPLIT_KEYS, VALUE_BYTES_MAX, all_entries, split_write
@@ -159,6 +161,20 @@ class CollectionRecords:
         # Again: it may have been created between the two reads.
         return await self.by_id(id) is None
 
+    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+        """The tick at which the collection of a vchannel was dropped.
+
+        None when it was not, or by a release that did not remember this.
+        """
+        id = collection_id_of(vchannel)
+        if id is None or (entry := await self._store.get(gone_key(id))) is None:
+            return None
+
+        def tick(fields: Mapping[str, Any]) -> TimeTick | None:
+            return TimeTick(fields["tick"]) if vchannel in fields.get("vchannels", ()) else None
+
+        return decode_fields(gone_key(id), entry.value, tick)
+
     async def is_known(self, id: CollectionId) -> bool:
         """Whether there is a collection of this id, or was one; up to two reads."""
         for key in (id_key(id), gone_key(id)):
@@ -213,6 +229,8 @@ class CollectionRecords:
                 id_key(collection.id): _encode_place(collection),
                 COLLECTION_ID_KEY: encode_number(next_id),
                 LOADS_KEY: _encode_loads(loads.added(collection)),
+                **retention_puts(None, collection),
+                **compaction_puts(collection),
             },
             expect={key: 0, COLLECTION_ID_KEY: counter.revision, LOADS_KEY: loads.revision},
         )
@@ -220,23 +238,37 @@ class CollectionRecords:
     async def change(self, before: RecordedCollection, after: Collection) -> None:
         """Replace exactly `before`, with the same name and id; Conflict, Refused as in `create`."""
         key = collection_key(after.name, after.database)
-        await self._store.write({key: _encoded(after)}, expect={key: before.revision})
+        puts = {key: _encoded(after), **retention_puts(before.collection, after)}
+        puts |= compaction_puts(after)
+        gone = retention_deletes(before.collection, after)
+        gone += compaction_deletes(before.collection, after)
+        await self._store.write(puts, deletes=gone, expect={key: before.revision})
 
-    async def drop(self, before: RecordedCollection, loads: Loads) -> None:
-        """Delete exactly `before`; Conflict when it or the loads have changed."""
+    async def drop(self, before: RecordedCollection, loads: Loads, tick: TimeTick) -> None:
+        """Delete exactly `before`; Conflict when it or the loads have changed.
+
+        `tick`: of the drop. What was stored up to it on the vchannels is then `dropped_at` it.
+        """
         collection = before.collection
         key = collection_key(collection.name, collection.database)
-        beyond = collection.id >= (await self.next_id()).id
-        gone = {gone_key(collection.id): encode_fields({})} if beyond else {}
+        gone = {"tick": tick, "vchannels": list(collection.vchannels)}
         await self._store.write(
-            {LOADS_KEY: _encode_loads(loads.added(collection, -1)), **gone},
-            deletes=[key, id_key(collection.id)],
+            {
+                LOADS_KEY: _encode_loads(loads.added(collection, -1)),
+                gone_key(collection.id): encode_fields(gone),
+                **retention_puts(collection, None),
+            },
+            deletes=[
+                *(key, id_key(collection.id)),
+                *retention_deletes(collection, None),
+                *compaction_deletes(collection, None),
+            ],
             expect={key: before.revision, LOADS_KEY: loads.revision},
         )
 
 
 def gone_key(id: CollectionId) -> str:
-    """The key that remembers a dropped collection whose id the counter has not reached."""
+    """The key that remembers a dropped collection: the tick of the drop, and its vchannels."""
     return f"{GONE_PREFIX}{id}"
 
 

@@ -1,13 +1,15 @@
 """What nodes in any process need to know of collections, read from the metadata store."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from broker.coordinator.catalog.collection_records import CollectionRecords
+from broker.coordinator.catalog.compacted_collections import compactions_in
 from broker.core.naming import collection_id_of
 from broker.model.collection import RowSchema
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId
+from broker.model.ids import CollectionId, TimeTick
+from broker.model.retention.compaction import Compaction
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.row_schemas import CatalogVersion, NoShard, Shard
 
@@ -18,6 +20,7 @@ class StoredRowSchemas:
     """RowSchemas (`broker/ports/row_schemas.py`): a few reads each, however many collections."""
 
     def __init__(self, store: MetaStore) -> None:
+        self._store = store
         self._records = CollectionRecords(store)
         self._changes = 0
 
@@ -53,6 +56,14 @@ class StoredRowSchemas:
         if id is not None and await _read(self._records.was_dropped(id)):
             return NoShard.DROPPED
         return NoShard.OTHER
+
+    async def compactions(self) -> Mapping[CollectionId, Compaction]:
+        """See RowSchemas."""
+        return await _read(compactions_in(self._store))
+
+    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+        """See RowSchemas."""
+        return await _read(self._records.dropped_at(vchannel))
 
 
 async def _read(call: Awaitable[T]) -> T:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from broker.model.groups.consumer_group import DeliveryLimit, TickSpan
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick, TxnId
 
 SPANS_MAX: Final = 4096
@@ -23,6 +24,7 @@ class GroupCreated:
     lease_ms: int
     floor: TimeTick | None
     limit: DeliveryLimit | None = None
+    mode: GroupMode = GroupMode.SHARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,12 @@ def encode_change(change: GroupChange) -> bytes:
     """The body of the record."""
     fields: dict[str, Any] = {"group": change.name}
     match change:
-        case GroupCreated(_, lease_ms, floor, limit):
+        case GroupCreated(_, lease_ms, floor, limit, mode):
             fields |= {"change": "created", "lease_ms": lease_ms, "floor": floor}
             fields |= {"limit": limit_fields(limit)} if limit else {}
+            # Not "created" with a mode beside it: an earlier release would share the messages.
+            ordered = {"change": "created in order", "by": mode}
+            fields |= {} if mode is GroupMode.SHARED else ordered
         case GroupAltered(_, lease_ms, limit):
             fields |= {"change": "altered", "lease_ms": lease_ms, "limit": limit_fields(limit)}
         case MessagesTried(_, spans, times):
@@ -148,6 +153,9 @@ def _decoded(fields: dict[str, Any]) -> GroupChange:
         case "created":
             limit = read_limit(fields.get("limit"))
             return GroupCreated(name, int(fields["lease_ms"]), _tick(fields["floor"]), limit)
+        case "created in order":
+            limit, mode = read_limit(fields.get("limit")), GroupMode(fields["by"])
+            return GroupCreated(name, int(fields["lease_ms"]), _tick(fields["floor"]), limit, mode)
         case "altered":
             return GroupAltered(name, int(fields["lease_ms"]), read_limit(fields["limit"]))
         case "tried":

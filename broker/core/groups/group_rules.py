@@ -5,7 +5,8 @@ from typing import Final
 
 from broker.core.groups.group_changes import AckedInTxn
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import DeliveryLimit
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey
+from broker.model.groups.group_mode import GroupMode
 
 GROUPS_MAX: Final = 4096
 """Of one pchannel."""
@@ -74,6 +75,16 @@ def nack_refusal(delay_ms: int) -> Refusal | None:
     if 0 <= delay_ms <= NACK_MS_MAX:
         return None
     return _wrong(f"a delay of {delay_ms} ms is not within 0 to {NACK_MS_MAX} ms")
+
+
+def mode_refusal(key: GroupKey, asked: GroupMode | None, mode: GroupMode) -> Refusal | None:
+    """Why a group of this mode is not the one that is asked for; None if it is."""
+    if asked in (None, mode):
+        return None
+    return _wrong(
+        f"group {key.name!r} on {key.vchannel} has the mode {mode.value!r}, not {asked.value!r}; a"
+        " mode cannot be changed: drop the group, or take another name"
+    )
 
 
 def no_group(vchannel: str, name: str) -> Refusal:

@@ -35,7 +35,7 @@ class GroupState:
     """
 
     __slots__ = (
-        *("acked", "created_tick", "dying", "floor", "held", "key", "lease_ms", "limit"),
+        *("acked", "created_tick", "dying", "floor", "held", "key", "lease_ms", "limit", "mode"),
         *("since_tick", "tick", "tried"),
     )
 
@@ -43,6 +43,7 @@ class GroupState:
         self.key = saved.key
         self.lease_ms = saved.lease_ms
         self.limit = saved.limit
+        self.mode = saved.mode
         self.floor = saved.floor
         self.acked = TickSpans(saved.acked)
         self.tried = TriedCounts(saved.tried)
@@ -77,10 +78,16 @@ class GroupState:
             self.dying.append(DyingSpans(tuple(parts), cause, times, tick))
 
     def alter(self, lease_ms: int, limit: DeliveryLimit | None) -> None:
-        """Without a limit nothing dies: what was about to is delivered again."""
+        """Without a limit nothing dies: what was about to is delivered again.
+
+        With a smaller one nothing dies at once: messages were counted with their neighbours, so
+        each has a last delivery, on its own, before it may.
+        """
         self.lease_ms, self.limit = lease_ms, limit
         if limit is None:
             self.tried, self.dying = TriedCounts(), []
+        else:
+            self.tried.cap(limit.deliveries_max - 1)
 
     def seek(self, floor: TimeTick, tick: TimeTick) -> None:
         """Forget what is acknowledged above `floor`, and that anything below it is not."""
@@ -94,6 +101,12 @@ class GroupState:
             it.after >= self.floor and not self.acked.within(it) and not held.within(it)
             for it in spans
         )
+
+    @property
+    def has_exceeded(self) -> bool:
+        """Whether messages had all their deliveries, and are not known to die yet."""
+        most = self.limit.deliveries_max if self.limit is not None else None
+        return most is not None and any(it.times > most for it in self.tried)
 
     @property
     def end(self) -> TimeTick:
@@ -117,6 +130,7 @@ class GroupState:
             self.limit,
             tuple(self.tried),
             tuple(self.dying),
+            self.mode,
         )
 
     def _left(self, spans: Iterable[TickSpan]) -> TickSpans:

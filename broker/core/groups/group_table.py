@@ -152,7 +152,9 @@ class GroupTable:
     def _create(self, key: GroupKey, change: GroupCreated, tick: TimeTick) -> None:
         floor = tick if change.floor is None else change.floor
         self.groups[key] = GroupState(
-            GroupSnapshot(key, change.lease_ms, floor, (), tick, tick, change.limit)
+            GroupSnapshot(
+                *(key, change.lease_ms, floor, (), tick, tick, change.limit), mode=change.mode
+            )
         )
         self.changed.add(key)
         self.gone.discard(key)

@@ -12,6 +12,7 @@ from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.model.groups.consumer_group import GroupLag
 from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
 from broker.model.measured import RecordHead, SpanStep
+from broker.model.message import GROUP_CHANGE, SELF_CONTROLLED_TYPES
 
 STEP_ROWS: Final = 64
 STEPS_MAX: Final = 32_768
@@ -33,10 +34,18 @@ class LagCounts:
         grain = StepSize(STEP_ROWS, steps_max=steps)
         self._counted = SpanCount(tuple(floors), span, grain, SpanLimit())
         self._steps: dict[str, tuple[SpanStep, ...]] = dict.fromkeys(floors, ())
+        self._newest: dict[str, TimeTick] = {}
+        self._newest_of_all = TimeTick(0)
 
     def take(self, head: RecordHead, *, hidden: bool) -> None:
         """Count a record, in log order. `hidden`: readers do not get it."""
         self._counted.take(head, hidden=hidden)
+        if hidden or head.kind == GROUP_CHANGE:
+            return
+        if head.vchannel in self._steps:
+            self._newest[head.vchannel] = head.last_tick
+        elif not head.vchannel and head.kind not in SELF_CONTROLLED_TYPES:
+            self._newest_of_all = head.last_tick
 
     def taken(self) -> None:
         """Some records were counted: from now on `above` includes them."""
@@ -53,6 +62,15 @@ class LagCounts:
     def covers(self, vchannel: str, floor: TimeTick) -> bool:
         """Whether what lies above this floor was counted."""
         return vchannel in self._steps and floor >= self.after
+
+    def is_idle(self, vchannel: str, floor: TimeTick) -> bool:
+        """Whether nothing above the floor was taken that a group may have to deliver.
+
+        Also what lag does not count: copies of delayed messages, what is not committed, and what
+        goes to the readers of all vchannels.
+        """
+        newest = max(self._newest.get(vchannel, floor), self._newest_of_all)
+        return self.covers(vchannel, floor) and newest <= floor
 
     def lag(self, vchannel: str, floor: TimeTick, closed: TimeTick) -> GroupLag:
         """What lies above the floor; within a step it is divided evenly."""

@@ -8,62 +8,18 @@ transactions hold, and with the counts of deliveries that are recorded.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from broker.core.groups.group_rules import LEASES_MAX, MEMBERS_MAX, SPANS_MAX, TRIED_MAX
 from broker.core.groups.group_state import GroupState, HeldAck
+from broker.core.groups.leases import NO_TXN, BookMember, Lease, Portion, Returned
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import MemberView, TickSpan
-from broker.model.ids import TimeTick
+from broker.model.groups.consumer_group import MemberView, TickSpan, TriedSpans
+from broker.model.ids import TimeTick, TxnId
 
 FIRST_DELIVERY: Final = 1
 _NEVER: Final = TimeTick(0)
-
-
-@dataclass(slots=True)
-class Lease:
-    """Messages that one member has until `until_s`. `left`: what it has not settled.
-
-    `span`: from the end of the lease before it. `times`: how often these were delivered.
-    `alone`: it is one message, for the last time; it counts as delivered when the member says that
-    it has begun. `record`: its count must be durable before the member gets it.
-    """
-
-    number: int
-    member: int
-    span: TickSpan
-    left: TickSpans
-    times: int
-    since_s: float
-    until_s: float
-    alone: bool = False
-    begun: bool = False
-    record: bool = False
-
-
-@dataclass(slots=True)
-class Returned:
-    """Messages to deliver again, from `due_s` on; `times`: how often they were delivered."""
-
-    spans: TickSpans
-    due_s: float
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class Portion:
-    """What to read next: the ticks above `after`. `returned`: to deliver again; None: new ones."""
-
-    after: TimeTick
-    returned: Returned | None = None
-
-
-@dataclass(slots=True)
-class _Member:
-    name: str
-    leases: dict[int, Lease] = field(default_factory=dict)
 
 
 class LeaseBook:
@@ -79,30 +35,30 @@ class LeaseBook:
         self._known_upto = known_upto
         self._apart = TickSpans()
         """What is not delivered as new: it was tried before, or dies."""
-        self._members: dict[int, _Member] = {}
+        self._spared = TickSpans()
+        """What had its last delivery when an earlier book ended. Another message may have ended it,
+        so each has one delivery more."""
+        self._members: dict[int, BookMember] = {}
         self._leases: dict[int, Lease] = {}
         self._returned: list[Returned] = []
+        self._out: Returned | None = None
+        """What `portion` has taken out of `_returned`, until it is leased or put back."""
         self._members_ever = self._leases_ever = 0
         for dying in state.dying:
             self._set_apart(dying.spans)
-        for tried in state.tried:
-            spans = TickSpans(tried.spans)
-            self._take_out_held(spans)
-            if spans:
-                self._set_apart(spans)
-                self._return(spans, 0.0, tried.times)
+        self._recover()
 
     @property
     def has_members(self) -> bool:
         return bool(self._members)
 
-    def join(self, name: str) -> int | Refusal:
+    def join(self, name: str, identity: str = "") -> int | Refusal:
         """A new member's number, or why it is one too many."""
         if len(self._members) >= MEMBERS_MAX:
             cause = f"group {self.state.key.name!r} has {MEMBERS_MAX} members already, the limit"
             return Refusal(StreamingCode.RESOURCE_ACQUIRED, cause)
         self._members_ever += 1
-        self._members[self._members_ever] = _Member(name)
+        self._members[self._members_ever] = BookMember(name)
         return self._members_ever
 
     def leave(self, member: int, now_s: float) -> None:
@@ -118,17 +74,26 @@ class LeaseBook:
 
     # ---- what to deliver --------------------------------------------------------------------
 
-    def portion(self, now_s: float) -> Portion | None:
+    def portion(self, now_s: float, *, new_first: bool = False) -> Portion | None:
         """What to read for the next lease; None when nothing may be leased now.
 
-        What returns is taken out of the book: give it to `lease`, or back by `put_back`.
+        What returns goes first, unless `new_first`. It is taken out of the book: give it to
+        `lease`, or back by `put_back`.
         """
         if len(self._leases) >= LEASES_MAX:
             return None
+        new = self._new_portion()
+        if new_first and new is not None:
+            return new
+        # One last delivery after the other: a message may kill the node, with all that began.
+        has_last = any(it.alone for it in self._leases.values())
         for at, returned in enumerate(self._returned):
-            if returned.due_s <= now_s:
-                del self._returned[at]
+            if returned.due_s <= now_s and not (has_last and self._is_last(returned)):
+                self._out = self._returned.pop(at)
                 return Portion(next(iter(returned.spans)).after, returned)
+        return new
+
+    def _new_portion(self) -> Portion | None:
         # What was given back in pieces to come much later is in memory as well, and what is to die.
         waiting = len(self._returned) + len(self.exceeded)
         self.edge = max(self.edge, self.state.floor)
@@ -155,12 +120,11 @@ class LeaseBook:
 
     def is_last(self, portion: Portion) -> bool:
         """Whether the messages are delivered for the last time: each on its own."""
-        limit, returned = self.state.limit, portion.returned
-        return (
-            limit is not None
-            and returned is not None
-            and returned.times + 1 >= limit.deliveries_max
-        )
+        return portion.returned is not None and self._is_last(portion.returned)
+
+    def _is_last(self, returned: Returned) -> bool:
+        limit = self.state.limit
+        return limit is not None and returned.times + 1 >= limit.deliveries_max
 
     def lease(self, member: int, portion: Portion, reached: TimeTick, now_s: float) -> Lease:
         """Lease what was read of a portion; what lies behind `reached` waits for the next one."""
@@ -183,6 +147,7 @@ class LeaseBook:
     def put_back(self, portion: Portion) -> None:
         """The portion was not leased."""
         if portion.returned is not None:
+            self._out = None
             self._returned.insert(0, portion.returned)
 
     def nothing_left(
@@ -206,7 +171,7 @@ class LeaseBook:
     # ---- what members say -------------------------------------------------------------------
 
     def take_acked(
-        self, member: int, number: int, spans: Sequence[TickSpan]
+        self, member: int, number: int, spans: Sequence[TickSpan], txn: TxnId = NO_TXN
     ) -> tuple[TickSpan, ...] | Refusal:
         """Take the spans (none: all that is left) out of a lease, to be written as acknowledged."""
         lease = self._held(member, number)
@@ -229,13 +194,15 @@ class LeaseBook:
         self, member: int, number: int, spans: Iterable[TickSpan], now_s: float, times: int
     ) -> None:
         """An acknowledgement was not stored: the member still has the messages, or they return."""
-        lease = self._leases.get(number)
-        if lease is None:
-            self._return(TickSpans(spans), now_s, times)
-            return
-        assert lease.member == member
-        for span in spans:
-            lease.left.add(span)
+        failed, lease = TickSpans(spans), self._leases.get(number)
+        # It may be stored: then the end of its transaction may have returned them already.
+        self._take_out_owned(failed)
+        if lease is not None:
+            assert lease.member == member
+            for span in failed:
+                lease.left.add(span)
+        elif failed:
+            self._return(failed, now_s, times)
 
     def let_go(self, held: HeldAck, now_s: float) -> None:
         """A transaction has ended without its acknowledgement: the messages come again at once.
@@ -245,9 +212,7 @@ class LeaseBook:
         spans = TickSpans(held.spans)
         spans.remove(TickSpan(self.edge, max(self.edge, spans.end)))
         # An acknowledgement whose answer was lost may be held and on lease again.
-        for each in [it.left for it in self._leases.values()] + [it.spans for it in self._returned]:
-            for span in each:
-                spans.remove(span)
+        self._take_out_owned(spans)
         self._take_out_held(spans)
         if spans:
             self._return(spans, now_s, held.times)
@@ -300,6 +265,7 @@ class LeaseBook:
         """Return what is on leases that are over; how many these are."""
         over = [it for it in self._leases.values() if it.until_s <= now_s]
         for lease in over:
+            self._members[lease.member].ran_out += 1
             self._drop(lease)
             self._return(lease.left, now_s, _counted(lease))
         return len(over)
@@ -323,10 +289,37 @@ class LeaseBook:
                     number in idle,
                     len(member.leases),
                     max([now_s - it.since_s for it in member.leases.values()], default=0.0),
+                    ran_out=member.ran_out,
                 )
                 for number, member in self._members.items()
             ]
         )
+
+    def _recover(self) -> None:
+        """Take up what was delivered before, as far as that is recorded."""
+        for tried in self.state.tried:
+            spans = TickSpans(tried.spans)
+            self._take_out_held(spans)
+            if spans:
+                self._set_apart(spans)
+                self._spare(tried)
+                self._return(spans, 0.0, tried.times)
+
+    def _spare(self, tried: TriedSpans) -> None:
+        limit = self.state.limit
+        if limit is not None and tried.times == limit.deliveries_max:
+            for span in tried.spans:
+                self._spared.add(span)
+
+    def _take_out_owned(self, spans: TickSpans) -> None:
+        """Leave what is on a lease, or waits to come again or to die: it has its one owner."""
+        for owned in (
+            *(it.left for it in self._leases.values()),
+            *(it.spans for it in (*self._returned, *self.exceeded)),
+            *([] if self._out is None else [self._out.spans]),
+        ):
+            for span in owned:
+                spans.remove(span)
 
     def _take_out_held(self, spans: TickSpans) -> None:
         for held in self.state.held:
@@ -363,6 +356,7 @@ class LeaseBook:
         return tuple(TickSpans(taken))
 
     def _settle(self, lease: Lease, spans: Iterable[TickSpan]) -> None:
+        self._members[lease.member].ran_out = 0
         for span in spans:
             lease.left.remove(span)
         if not lease.left:
@@ -376,6 +370,8 @@ class LeaseBook:
         assert spans, "a lease without messages"
         limit = self.state.limit
         dies = limit is not None and times >= limit.deliveries_max
+        if limit is not None and times == limit.deliveries_max and self._spared.has(spans.end):
+            dies = False
         (self.exceeded if dies else self._returned).append(Returned(spans, due_s, times))
 
     def _set_apart(self, spans: Iterable[TickSpan]) -> None:
@@ -389,6 +385,7 @@ class LeaseBook:
         return limited and again and not lease.alone
 
     def _keep_behind(self, returned: Returned, reached: TimeTick) -> None:
+        self._out = None
         rest = TickSpans(returned.spans)
         rest.remove(TickSpan(TimeTick(0), reached))
         if rest:

@@ -33,3 +33,9 @@ class TriedCounts:
             spans.remove(span)
             if not spans:
                 del self._by_times[times]
+
+    def cap(self, times_max: int) -> None:
+        """Larger counts become this one."""
+        for times in [it for it in self._by_times if it > times_max]:
+            for span in tuple(self._by_times[times]):
+                self.put(span, times_max)

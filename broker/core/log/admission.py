@@ -11,8 +11,11 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import (
     ALL_PCHANNEL_TYPES,
+    BODY_TYPES,
+    COMPACTION,
     GROUP_CHANGE,
     PREPARE_TXN,
+    PURGE,
     RELEASED,
     MessageType,
     NewMessage,
@@ -20,12 +23,14 @@ from broker.model.message import (
 )
 
 TXN_ENDS = (MessageType.COMMIT_TXN, MessageType.ROLLBACK_TXN)
+_TAKES_SPACE = BODY_TYPES | {MessageType.BEGIN_TXN}
 _TXN_STEPS = frozenset({MessageType.BEGIN_TXN, PREPARE_TXN, *TXN_ENDS})
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """What one pchannel accepts. `closed`: if set, the refusal of every message.
+    """What one pchannel accepts. `closed`: if set, the refusal of every message; `full`: of those
+    that take space: rows, and begins of transactions.
 
     The limits of a record bound what a reader holds at once; a single message may exceed them.
     """
@@ -35,6 +40,7 @@ class AdmissionPolicy:
     record_bytes_max: int = 1024 * 1024
     record_messages_max: int = 4096
     closed: Refusal | None = None
+    full: Refusal | None = None
 
 
 def admission_refusal(
@@ -43,13 +49,15 @@ def admission_refusal(
     """Why the message itself cannot be appended, checked in this order; None if it can."""
     if admission.closed is not None:
         return admission.closed
+    if admission.full is not None and message.type in _TAKES_SPACE:
+        return admission.full
     size = max(message.sizes) if isinstance(message, NewRun) else message.size
     if size > admission.message_bytes_max and not (_is_word(message) or message.type == RELEASED):
         return _never(
             f"message of {size} bytes exceeds the limit of"
             f" {admission.message_bytes_max} bytes; split it"
         )
-    if not is_carried(message.type) and not (_is_prepare(message) or _is_group_change(message)):
+    if not is_carried(message.type) and not (_is_prepare(message) or _is_of_log(message)):
         return _never(f"a log does not take messages of type {message.type} from outside")
     if message.txn is None and message.type in _TXN_STEPS:
         return Refusal(StreamingCode.INVALID_ARGUMENT, "transaction ID is missing")
@@ -68,8 +76,10 @@ def _is_prepare(message: NewMessage) -> bool:
     return message.type == PREPARE_TXN and _is_word(message)
 
 
-def _is_group_change(message: NewMessage) -> bool:
-    # Only the actors of groups make these; the edge refuses the types.
+def _is_of_log(message: NewMessage) -> bool:
+    # Only parts of the node make these; the edge refuses the types.
+    if message.type in (PURGE, COMPACTION):
+        return bool(message.vchannel) and message.txn is None
     return message.type in (GROUP_CHANGE, RELEASED) and bool(message.vchannel)
 
 

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from broker.core.compaction.compaction_table import CompactionTable
 from broker.core.groups.group_table import GroupTable
 from broker.core.log.numbered_producers import NumberedProducers, ProducerLimits
 from broker.core.log.recovery_objects import SCHEMA_KEPT_MS, RecoveryObjects
 from broker.core.naming import is_control_channel
 from broker.core.segments.batch_rows import stored_rows
 from broker.core.segments.segment_table import DROPPED_MAX
+from broker.core.space.purges import PurgeTable
 from broker.core.txn.finished_txns import FinishedTxns
 from broker.core.txn.txn_limits import TxnLimits
 from broker.model.effect import Deleted, Effect, Inserted
@@ -31,7 +33,14 @@ from broker.model.ids import (
     TxnId,
     VChannelName,
 )
-from broker.model.message import BODY_TYPES, GROUP_CHANGE, PREPARE_TXN, MessageType
+from broker.model.message import (
+    BODY_TYPES,
+    COMPACTION,
+    GROUP_CHANGE,
+    PREPARE_TXN,
+    PURGE,
+    MessageType,
+)
 from broker.model.producer_numbers import ProducedBatch
 from broker.model.record import Record
 from broker.model.snapshot import (
@@ -93,6 +102,8 @@ class RecoveryState:
         self.finished = FinishedTxns(txns or TxnLimits(), snapshot.finished, snapshot.finished_tick)
         self.producers = NumberedProducers(producers, snapshot.producers, snapshot.producers_tick)
         self.groups = GroupTable(snapshot.groups)
+        self.purges = PurgeTable(snapshot.purges)
+        self.compactions = CompactionTable(snapshot.compacted)
         self.dirty = 0
         self.wrong = 0
         self._effect_of = effect_of
@@ -138,6 +149,8 @@ class RecoveryState:
             producers=self.producers.runs(),
             producers_tick=self.checkpoint.tick,
             groups=self.groups.snapshots(),
+            purges=self.purges.all(),
+            compacted=self.compactions.all(),
         )
 
     def take(self) -> SnapshotChange:
@@ -156,9 +169,15 @@ class RecoveryState:
             producers=self._changed_producers(),
             groups=self.groups.changes(),
             gone_groups=tuple(self.groups.gone),
+            purges=self.purges.changes(),
+            gone_purges=tuple(self.purges.gone),
+            compacted=self.compactions.changes(),
+            gone_compacted=tuple(self.compactions.gone),
         )
         objects.clear_changes()
         self.groups.clear_changes()
+        self.purges.clear_changes()
+        self.compactions.clear_changes()
         self.finished.changed = False
         self._saved_producers_tick = self.producers.tick
         self._gone = _Removals()
@@ -174,6 +193,8 @@ class RecoveryState:
         self._gone.vchannels += [each.name for each in snapshot.vchannels]
         self._gone.segments += [each.id for each in snapshot.segments]
         self.groups.gone |= {each.key for each in snapshot.groups}
+        self.purges.gone |= {each.vchannel for each in snapshot.purges}
+        self.compactions.gone |= {each.vchannel for each in snapshot.compacted}
         self.finished.changed = True
         # Unlike any tick, so that the next change replaces the stored ones, even by none.
         self._saved_producers_tick = TimeTick(-1)
@@ -214,6 +235,10 @@ class RecoveryState:
             # Below the checkpoint for the sake of transactions that end above it.
             wrong = self.groups.observe(record, self._pending.keys(), known=known)
             return [] if known else wrong
+        if record.kind == PURGE:
+            return [] if known else self.purges.observe(record)
+        if record.kind == COMPACTION:
+            return [] if known else self.compactions.observe(record)
         # Below the checkpoint, too: these skip by their own ticks what they know.
         self.finished.learn(record)
         committed = record.kind == MessageType.COMMIT_TXN

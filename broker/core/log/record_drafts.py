@@ -102,8 +102,8 @@ def rollback_drafts(dead: Sequence[TxnSession]) -> list[RecordDraft]:
     return drafts
 
 
-def group_change_draft(index: int, message: NewMessage) -> RecordDraft:
-    """The record of a change of a consumer group, or of what only groups read.
+def unseen_draft(index: int, message: NewMessage) -> RecordDraft:
+    """The record of a change of a consumer group, of what only groups read, or of a purge.
 
     Of an acknowledgement in a transaction, too: the body alone names the transaction.
     """

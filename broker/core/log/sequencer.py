@@ -28,10 +28,10 @@ from broker.core.log.record_drafts import (
     RecordDraft,
     WriterState,
     commit_draft,
-    group_change_draft,
     internal_draft,
     place_drafts,
     rollback_drafts,
+    unseen_draft,
     whole_drafts,
 )
 from broker.core.segments.segment_assigner import SegmentAssigner
@@ -43,8 +43,10 @@ from broker.model.groups.consumer_group import GroupKey
 from broker.model.ids import SegmentId, TimeTick
 from broker.model.message import (
     BODY_TYPES,
+    COMPACTION,
     EXCLUSIVE_TYPES,
     GROUP_CHANGE,
+    PURGE,
     RELEASED,
     Appended,
     AppendedFlush,
@@ -56,8 +58,8 @@ from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.value import value
 
-_OF_GROUPS = frozenset({GROUP_CHANGE, RELEASED})
-_ALONE = EXCLUSIVE_TYPES | _OF_GROUPS
+_OF_LOG = frozenset({COMPACTION, GROUP_CHANGE, PURGE, RELEASED})
+_ALONE = EXCLUSIVE_TYPES | _OF_LOG
 """Types that share no record with other messages."""
 
 
@@ -272,12 +274,12 @@ class _Group:
             return
         for span in change.spans:
             own.add(span)
-        self.drafts.append(group_change_draft(index, message))
+        self.drafts.append(unseen_draft(index, message))
 
     def _admit_alone(self, index: int, message: NewMessage) -> None:
         """Give it a record of its own, after the transactions it ends and before later messages."""
-        if message.type in _OF_GROUPS:  # they end none, and have no place among the others
-            self.drafts.append(group_change_draft(index, message))
+        if message.type in _OF_LOG:  # they end none, and have no place among the others
+            self.drafts.append(unseen_draft(index, message))
             return
         whole = covers_pchannel(message, self._admission.pchannel)
         scope = TxnScope() if whole else self._scope_of(index, message)

@@ -1,6 +1,10 @@
 """The messages of a committed transaction as readers get them, all at the commit's tick.
 
 The members are the begin, the bodies and the commit. A batch among the bodies stays in one piece.
+
+Members are numbered as they were appended: those that compaction has removed, or that a reader does
+not want, keep their numbers. So a reader that had some of them goes on behind those, whatever was
+removed meanwhile.
 """
 
 from collections.abc import Sequence
@@ -19,7 +23,7 @@ Part = RecordSliceInTxn | tuple[Delivered, ...]
 
 @dataclass(frozen=True, slots=True)
 class TakenMembers:
-    """The members that fit: as items for the reader, their number and their bytes."""
+    """The members that fit: as items for the reader, how many numbers on, and their bytes."""
 
     items: tuple[Delivered | RecordSliceInTxn, ...]
     count: int
@@ -28,9 +32,9 @@ class TakenMembers:
 
 @dataclass(frozen=True, slots=True)
 class TxnMembers:
-    """`count` members: one for each message in the parts."""
+    """`count` numbers of members; each part with the number of its first member."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[tuple[int, Part], ...]
     count: int
 
     def take(self, first: int, room: int, *, whole: bool, one_at_least: bool) -> TakenMembers:
@@ -39,25 +43,24 @@ class TxnMembers:
         `whole`: a batch is sent as it is stored, so it fits whole or not at all.
         """
         items: list[Delivered | RecordSliceInTxn] = []
-        count = used = at = 0
-        for part in self.parts:
+        used, reached = 0, first
+        for start, part in self.parts:
             size = _count(part)
-            inside = max(0, first - at)
-            at += size
+            inside = max(0, first - start)
             if inside >= size:
                 continue
             more, more_bytes = _fit(
-                part, inside, room - used, whole=whole, one_at_least=one_at_least and not count
+                part, inside, room - used, whole=whole, one_at_least=one_at_least and not items
             )
             if isinstance(part, RecordSliceInTxn):
                 items += [replace(part, first=inside, end=inside + more)] if more else []
             else:
                 items += part[inside : inside + more]
-            count += more
             used += more_bytes
+            reached = start + inside + more
             if inside + more < size:
                 break
-        return TakenMembers(tuple(items), count, used)
+        return TakenMembers(tuple(items), reached - first, used)
 
 
 def members_of(
@@ -67,17 +70,22 @@ def members_of(
     part, (end,) = begin.txn, commit.messages()
     assert part is not None
     context = TxnContext(part.id, part.keepalive_ms)
-    parts: list[Part] = [tuple([_member(each, end, context) for each in begin.messages()])]
+    parts: list[tuple[int, Part]] = []
+    parts.append((0, tuple([_member(each, end, context) for each in begin.messages()])))
     for record in bodies:
         if kinds is not None and record.kind not in kinds:
             continue
+        assert record.txn is not None, record
+        at = 1 + record.txn.bodies
         if record.batch is not None:
             whole = len(record.sizes)
-            parts.append(RecordSliceInTxn(record, 0, whole, end.tick, end.last_confirmed_id))
+            parts.append((at, RecordSliceInTxn(record, 0, whole, end.tick, end.last_confirmed_id)))
         else:
-            parts.append(tuple([_member(each, end, None) for each in record.messages()]))
-    parts.append((end,))
-    return TxnMembers(tuple(parts), sum(map(_count, parts)))
+            parts.append((at, tuple([_member(each, end, None) for each in record.messages()])))
+    assert commit.txn is not None, commit
+    last = 1 + commit.txn.bodies
+    parts.append((last, (end,)))
+    return TxnMembers(tuple(parts), last + 1)
 
 
 def fitting(sizes: Sequence[int], first: int, room: int, *, one_at_least: bool) -> tuple[int, int]:

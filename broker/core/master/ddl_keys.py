@@ -5,6 +5,8 @@ from typing import assert_never
 from broker.model.broadcast import ResourceKey
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -24,6 +26,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     PointAlias,
     PutIndex,
@@ -43,7 +47,11 @@ def ddl_keys(ddl: Ddl) -> tuple[ResourceKey, ...]:
             return _names(database, name)
         case AdoptCollection(name) | ChangeSchema(name, database=""):
             return _names("", name)
-        case ChangeSchema(name, database=database):
+        case (
+            ChangeSchema(name, database=database)
+            | ChangeRetention(name, database=database)
+            | ChangeCompaction(name, database=database)
+        ):
             return _names(database, name)
         case CreatePartition(name, database=database) | DropPartition(name, database=database):
             return _names(database, name)
@@ -65,6 +73,8 @@ def ddl_keys(ddl: Ddl) -> tuple[ResourceKey, ...]:
 def _change_keys(change: TableChange) -> tuple[ResourceKey, ...]:
     match change:
         case AddCollection() | RemoveCollection() | AlterSchema():
+            return _names(change.database, change.name)
+        case AlterRetention() | AlterCompaction():
             return _names(change.database, change.name)
         case AddPartition() | RemovePartition() | PutIndex() | RemoveIndexes():
             return _names(change.database, change.collection_name)

@@ -36,7 +36,11 @@ def hold_of(cursor: NamedCursor, pchannel: PChannelName, limits: HoldLimits) -> 
         tick = min((it.closed for it in places if it.tick), default=tick)
         from_id = min((it.from_id for it in places if it.from_id), default=from_id)
     until_ms = cursor.moved_ms + limits.age_s_max * 1000
-    return Hold(HolderKind.CURSOR, cursor.name, tick, from_id, limits.bytes_max, until_ms)
+    names = frozenset(it for it in cursor.positions if pchannel_of(it) == pchannel)
+    vchannels = frozenset[str]() if pchannel in names else names
+    return Hold(
+        HolderKind.CURSOR, cursor.name, tick, from_id, limits.bytes_max, until_ms, vchannels
+    )
 
 
 def lost_on(cursor: NamedCursor, starts: Starts) -> tuple[PChannelName, ...]:

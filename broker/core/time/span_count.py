@@ -6,8 +6,9 @@ its types. Repeated copies of a broadcast count too, although readers skip them,
 an upper bound there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from broker.model.ids import TimeTick, TxnId
 from broker.model.measured import MeasuredChannel, RecordHead, SpanStep
@@ -17,8 +18,12 @@ from broker.model.message import (
     SYSTEM_TYPES,
     MessageType,
 )
+from broker.model.retention.dead import PURGED_KINDS
+from broker.model.txn import TxnPart
 
 NOT_COUNTED = SYSTEM_TYPES | SELF_CONTROLLED_TYPES
+
+NOTHING_PURGED: Final[Mapping[str, TimeTick]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,20 @@ class SpanCount:
         grain: StepSize,
         enough: SpanLimit,
         whole: str = "",
+        purged: Mapping[str, TimeTick] = NOTHING_PURGED,
     ) -> None:
-        """`span`: ticks in (after, until]. `whole`: the name of the pchannel."""
+        """`span`: ticks in (after, until]. `whole`: the name of the pchannel.
+
+        `purged`: of some vchannels only messages with a larger tick count.
+        """
         self._after, self._until = span
         self._steps = {name: _Steps(grain) for name in channels}
         self._whole = self._steps.get(whole)
         self._enough = enough
         self._rows = self._bytes = 0
         self._open: dict[TxnId, tuple[int, int]] = {}
+        self._whole_txns = set[TxnId]()
+        self._purged = purged
         self.exact = self._after
 
     @property
@@ -97,23 +108,38 @@ class SpanCount:
         if part is None:
             if head.kind not in NOT_COUNTED:
                 self._count_plain(head)
+        elif head.kind == MessageType.BEGIN_TXN:
+            self._whole_txns.add(part.id)
         elif head.kind == MessageType.COMMIT_TXN:
-            seen, size_bytes = self._open.pop(part.id, (0, 0))
-            # Commits up to the start of the span are read only to end their transactions.
-            if self._after < head.base_tick and part.bodies:
-                # The first bodies may lie further back than the walk started; their size is
-                # estimated from the others.
-                if 0 < seen < part.bodies:
-                    size_bytes = size_bytes * part.bodies // seen
-                self._add(head.vchannel, head.base_tick, head.base_tick, part.bodies, size_bytes)
+            self._count_txn(head, part)
         elif head.kind == MessageType.ROLLBACK_TXN:
             self._open.pop(part.id, None)
+            self._whole_txns.discard(part.id)
         elif head.kind in BODY_TYPES:
             seen, size_bytes = self._open.get(part.id, (0, 0))
             self._open[part.id] = (seen + head.messages, size_bytes + head.size_bytes)
 
+    def _count_txn(self, commit: RecordHead, part: TxnPart) -> None:
+        seen, size_bytes = self._open.pop(part.id, (0, 0))
+        rows = part.bodies
+        if part.id in self._whole_txns:
+            self._whole_txns.discard(part.id)
+            rows = seen  # compaction may have removed some
+        elif 0 < seen < rows:
+            # The first bodies lie further back than the walk started; their size is estimated from
+            # the others.
+            size_bytes = size_bytes * rows // seen
+        # Commits up to the start of the span are read only to end their transactions.
+        if self._floor(commit) < commit.base_tick and rows:
+            self._add(commit.vchannel, commit.base_tick, commit.base_tick, rows, size_bytes)
+
+    def _floor(self, head: RecordHead) -> TimeTick:
+        if head.kind not in PURGED_KINDS:
+            return self._after
+        return max(self._after, self._purged.get(head.vchannel, TimeTick(0)))
+
     def _count_plain(self, head: RecordHead) -> None:
-        first = max(head.base_tick, self._after + 1)
+        first = max(head.base_tick, self._floor(head) + 1)
         last = min(head.last_tick, self._until)
         if first <= last:
             # Messages of a batch have consecutive ticks, so the part inside of the span is known

@@ -106,6 +106,10 @@ class Transactions:
         """Every open transaction, the oldest first."""
         return tuple([session.view() for session in self._open.values()])
 
+    def unstored_ends(self) -> tuple[TxnView, ...]:
+        """Transactions whose commit or rollback is placed and not durable yet."""
+        return tuple([session.view() for session in self._placed])
+
     # ---- admission --------------------------------------------------------------------------
 
     def admit(self, message: NewMessage, tick: TimeTick) -> Refusal | TxnSession | None:

@@ -4,14 +4,16 @@ The stream is bound to one life of the Group: when that ends, so does the stream
 comes back is a new one.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
-from actors import ActorError, AskTimeout, MailboxFull, Ref
+from actors import ActorError, AskTimeout, MailboxFull, Ref, Request
 from broker.core.groups.group_changes import SPANS_MAX
 from broker.core.naming import belongs_to, is_physical
+from broker.edge.groups.group_modes import encoded_mode
 from broker.edge.groups.leased_batches import in_parts, leased_reads
 from broker.edge.groups.member_place import FindGroup, MemberPlace
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -20,12 +22,14 @@ from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.groups.consumer_group import GroupKey, TickSpan
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick, TxnId
 from broker.node.directory_messages import Locate
 from broker.node.group_messages import (
     AckMessages,
     BeginLease,
     ExtendLease,
+    GiveVChannel,
     GroupJoined,
     GroupMessage,
     LeasedMessages,
@@ -33,11 +37,13 @@ from broker.node.group_messages import (
     NackMessages,
     RejectMessages,
     TakeMessages,
+    WatchOwnership,
 )
 from broker.transport import ServerBatchStream
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
 from schemas.leased import leased_response
+from schemas.message_bytes import encoded
 
 TAKE_S: Final = 45.0
 """A Group answers a member that waits after half of it, at the latest."""
@@ -46,10 +52,13 @@ SETTLING_MAX: Final = 4096
 """Acknowledgements of one member that wait for their answers; then its requests are not read."""
 MEMBER_LENGTH_MAX: Final = 255
 TAKE_BYTES_MIN: Final = 4096
-LIFE_S: Final = 4.0
-"""Clients report a server that sends nothing for 5 s."""
+LIFE_S: Final = 20.0
+"""Members take a stream for dead after 30 s without anything, and report it after 25 s. That the
+server itself lives they learn by a ping of each connection, which costs less than each stream."""
 RESPONSE_BYTES: Final = 1 << 20
 """A lease of more bytes, such as a large transaction, is sent in several responses."""
+
+R = TypeVar("R")
 
 NOTHING: Final = v1.JoinGroupResponse()
 
@@ -72,7 +81,11 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     if len(wanted.member) > MEMBER_LENGTH_MAX:
         cause = f"a member's name has {len(wanted.member)} characters; at most {MEMBER_LENGTH_MAX}"
         raise invalid_argument(cause)
-    place = MemberPlace(find, GroupKey(wanted.vchannel, wanted.group), wanted.member)
+    if len(wanted.identity) > MEMBER_LENGTH_MAX:
+        cause = f"an identity has {len(wanted.identity)} characters; at most {MEMBER_LENGTH_MAX}"
+        raise invalid_argument(cause)
+    key = GroupKey(wanted.vchannel, wanted.group)
+    place = MemberPlace(find, key, wanted.member, wanted.identity)
     try:
         group, joined = await place.join()
         member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
@@ -102,16 +115,21 @@ class ServedMember:
         self._answers = anyio.Event()
         self._written = anyio.Event()
         self._failure: Exception | None = None
-        self._writes = anyio.Lock()
+        self._writes = anyio.Lock(fast_acquire=True)
         self._written_s = anyio.current_time()
 
     async def run(self, requests: list[v1.JoinGroupRequest]) -> None:
         """Run until the member half-closes, or the Group ends."""
-        joined = v1.GroupJoined(member=self._joined.member, lease_ms=self._joined.lease_ms)
+        mode = encoded_mode(self._joined.mode)
+        joined = v1.GroupJoined(
+            member=self._joined.member, lease_ms=self._joined.lease_ms, mode=mode
+        )
         await self._write(v1.JoinGroupResponse(joined=joined))
         for request in requests:
             self._take(request)
-        works = (self._take_requests, self._answer_settled, self._deliver, self._show_life)
+        works = [self._take_requests, self._answer_settled, self._deliver, self._show_life]
+        if self._joined.mode is GroupMode.BY_VCHANNEL:
+            works.append(self._show_owner)
         async with anyio.create_task_group() as tasks:
             for work in works:
                 tasks.start_soon(self._until_first, work, tasks.cancel_scope)
@@ -143,6 +161,11 @@ class ServedMember:
         self._more_credit.set()
         for settle in request.settle:
             self._settle(settle)
+        if request.give is not None:
+            give = GiveVChannel(self._joined.member, request.give.identity)
+            # A lost one shows in the next answer about the owner: nothing has changed.
+            with contextlib.suppress(ActorError):
+                self._group.tell(give)
 
     async def _deliver(self) -> None:
         while True:
@@ -153,6 +176,19 @@ class ServedMember:
             allowed = max(TAKE_BYTES_MIN, min(room, self._bytes_max, self._credit_bytes))
             await self._send(await self._taken(allowed))
 
+    async def _show_owner(self) -> None:
+        """Send who is there, and who owns the vchannel, whenever that changes."""
+        changes = 0
+        while True:
+            watch = WatchOwnership(self._joined.member, changes)
+            answer = await self._asked(watch)
+            if isinstance(answer, Refusal):
+                raise Refused(answer.code, answer.cause)
+            if answer.changes != changes:
+                changes = answer.changes
+                told = v1.VChannelOwnership(members=list(answer.members), owner=answer.owner)
+                await self._write(v1.JoinGroupResponse(ownership=told))
+
     async def _show_life(self) -> None:
         """Send an empty response when nothing else was sent: a member may wait for long."""
         while True:
@@ -161,14 +197,16 @@ class ServedMember:
                 await self._write(NOTHING)
 
     async def _taken(self, bytes_max: int) -> LeasedMessages:
-        try:
-            take = TakeMessages(self._joined.member, bytes_max)
-            answer = await self._group.ask(take, deadline_s=TAKE_S)
-        except ActorError as error:
-            raise _group_ended(error) from error
+        answer = await self._asked(TakeMessages(self._joined.member, bytes_max))
         if isinstance(answer, Refusal):
             raise Refused(answer.code, answer.cause)
         return answer
+
+    async def _asked(self, request: Request[R]) -> R:
+        try:
+            return await self._group.ask(request, deadline_s=TAKE_S)
+        except ActorError as error:
+            raise _group_ended(error) from error
 
     async def _send(self, leased: LeasedMessages) -> None:
         if not leased.lease:
@@ -183,7 +221,7 @@ class ServedMember:
                 more=number < len(parts),
                 alone=leased.alone,
             )
-            framed = leased_response(bytes(head), reads)
+            framed = leased_response(encoded(head), reads)
             self._credit_bytes -= len(framed)
             await self._write_framed(framed)
 
@@ -193,8 +231,10 @@ class ServedMember:
         number = settle.number
 
         def answered(answer: Refusal | Exception | None) -> None:
-            self._settled.append(_settled(number, answer))
-            self._answers.set()
+            settled = _settled(number, answer)
+            if not self._told_at_once(settled):
+                self._settled.append(settled)
+                self._answers.set()
 
         self._settling += 1
         request = _request(self._joined.member, settle)
@@ -206,6 +246,17 @@ class ServedMember:
         except ActorError as error:
             answered(error)
 
+    def _told_at_once(self, settled: v1.Settled) -> bool:
+        """Write an answer now; False: it has to wait. Most often nothing is before it."""
+        if self._settled or self._writes.locked():
+            return False
+        framed = frame(encoded(v1.JoinGroupResponse(settled=[settled])))
+        if not self._stream.write_at_once(framed):
+            return False
+        self._written_s = anyio.current_time()
+        self._answered(1)
+        return True
+
     async def _answer_settled(self) -> None:
         while True:
             while not self._settled:
@@ -213,11 +264,14 @@ class ServedMember:
                 await self._answers.wait()
             settled, self._settled = self._settled, []
             await self._write(v1.JoinGroupResponse(settled=settled))
-            self._settling -= len(settled)
-            self._written.set()
+            self._answered(len(settled))
+
+    def _answered(self, count: int) -> None:
+        self._settling -= count
+        self._written.set()
 
     async def _write(self, response: v1.JoinGroupResponse) -> None:
-        await self._write_framed(frame(bytes(response)))
+        await self._write_framed(frame(encoded(response)))
 
     async def _write_framed(self, framed: bytes) -> None:
         self._written_s = anyio.current_time()

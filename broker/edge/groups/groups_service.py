@@ -10,6 +10,7 @@ from actors import ActorDied, ActorError, AskTimeout, Ref, Request
 from broker.core.groups.group_rules import LEASE_MS
 from broker.core.naming import pchannel_of
 from broker.edge.groups.group_member import serve_member
+from broker.edge.groups.group_modes import asked_mode, encoded_mode
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.edge.tidemark.shard_admission import ShardAdmission
@@ -108,7 +109,8 @@ class GroupsService:
         key, start = _key(request.vchannel, request.group), _floor(request.start)
         await self._refuse_dropped(key.vchannel)
         lease_ms, limit = request.lease_ms or LEASE_MS, _limit(request.limit)
-        create = CreateGroup(key, lease_ms, start, request.exist_ok, limit)
+        mode = asked_mode(int(request.mode))
+        create = CreateGroup(key, lease_ms, start, request.exist_ok, limit, mode)
         return _encoded(await self._demand(key, create))
 
     async def alter(self, request: v1.AlterGroupRequest) -> v1.GroupInfo:
@@ -246,6 +248,8 @@ def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
                 waiting=it.waiting,
                 leases=it.leases,
                 oldest_ms=round(it.oldest_s * 1000),
+                owns=it.owns,
+                ran_out=it.ran_out,
             )
             for it in view.members
         ],
@@ -257,4 +261,5 @@ def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
         expired=view.expired,
         seen_tick=view.seen,
         lag=_encoded_lag(view.lag),
+        mode=encoded_mode(group.mode),
     )

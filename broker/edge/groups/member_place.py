@@ -28,10 +28,11 @@ FindGroup = Callable[[GroupKey], Awaitable[Ref[GroupMessage]]]
 class MemberPlace:
     """Of one stream. Call `leave` in any case, also when `join` was cancelled."""
 
-    def __init__(self, find: FindGroup, key: GroupKey, name: str) -> None:
+    def __init__(self, find: FindGroup, key: GroupKey, name: str, identity: str = "") -> None:
         self._find = find
         self._key = key
         self._name = name
+        self._identity = identity
         self._place: tuple[Ref[GroupMessage], int] | None = None
         self._left = False
 
@@ -76,7 +77,7 @@ class MemberPlace:
             came.set()
 
         try:
-            group.ask_then(JoinGroup(self._name), answered, deadline_s=LATE_S)
+            group.ask_then(JoinGroup(self._name, self._identity), answered, deadline_s=LATE_S)
         except ActorError as error:
             return error
         with anyio.move_on_after(JOIN_S):

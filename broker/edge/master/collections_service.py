@@ -8,6 +8,13 @@ from grpclib.const import Handler
 from broker.coordinator.catalog.messages import FindName, GetCollection, NameTaken
 from broker.core.master.table_names import checked_database
 from broker.core.name_lookup import NameKind
+from broker.core.space.retention_limits import changed_retention
+from broker.edge.master.cleanup_asked import (
+    altered_compaction,
+    compaction_asked,
+    new_compaction,
+    wire_compaction,
+)
 from broker.edge.master.ddl_calls import DdlCalls
 from broker.edge.master.definitions_service import created
 from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of, wire_schema
@@ -18,7 +25,14 @@ from broker.edge.rpc.proxies import Proxy
 from broker.master.ddl.collection_plans import OutdatedSchema
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
-from broker.model.master.ddl import ChangeSchema, CreateCollection, DropCollection
+from broker.model.master.ddl import (
+    ChangeCompaction,
+    ChangeRetention,
+    ChangeSchema,
+    CreateCollection,
+    DropCollection,
+)
+from broker.model.retention.policy import Retention
 from broker.ports.master.table_reads import MetaTableReads
 from schemas.generated.tidemark import v1
 
@@ -36,7 +50,7 @@ _KINDS = {
 
 
 class CollectionsService:
-    """Create, Get, List, Drop, AddColumns, Find."""
+    """Create, Get, List, Drop, AddColumns, Alter, Find."""
 
     def __init__(
         self, middleware: Middleware, catalog: Proxy, calls: DdlCalls, table: MetaTableReads
@@ -60,6 +74,9 @@ class CollectionsService:
             SERVICE + "AddColumns": middleware.unary(
                 v1.AddColumnsRequest, self.add_columns, interruptible=True
             ),
+            SERVICE + "Alter": middleware.unary(
+                v1.AlterCollectionRequest, self.alter, interruptible=True
+            ),
             SERVICE + "Find": middleware.unary(v1.FindRequest, self.find),
         }
 
@@ -69,7 +86,11 @@ class CollectionsService:
         if request.arrow_schema:
             rows, table = await defined_rows(request.name, request.arrow_schema)
         database = checked_database(request.database)
-        ddl = CreateCollection(request.name, request.shards, rows, table, database)
+        retention = changed_retention(
+            request.name, Retention(), request.retention_ms, request.retention_bytes
+        )
+        kept = retention, new_compaction(request)
+        ddl = CreateCollection(request.name, request.shards, rows, table, database, *kept)
         try:
             return _encoded(created(ddl, await self._calls.change(ddl)))
         except NameTaken as taken:
@@ -137,6 +158,23 @@ class CollectionsService:
         cause = f"the schema of collection '{request.name}' keeps changing; try again"
         raise Refused(StreamingCode.RESOURCE_ACQUIRED, cause)
 
+    async def alter(self, request: v1.AlterCollectionRequest) -> v1.Collection:
+        """Change what it keeps. CHANNEL_NOT_EXIST; INVALID_ARGUMENT: a limit, or none is named.
+
+        Its retention and its compaction are two changes, made one after the other.
+        """
+        database = checked_database(request.database)
+        # Before the change: afterwards a failed read would hide that it took effect.
+        found = await self._get(request.name, database)
+        compaction = altered_compaction(found, request)
+        asked = request.retention_ms, request.retention_bytes
+        limits = changed_retention(request.name, found.retention, *asked)
+        if asked != (None, None):
+            await self._calls.change(ChangeRetention(request.name, *asked, database))
+        if not compaction_asked(request).says_nothing:
+            await self._calls.change(ChangeCompaction(request.name, compaction, database))
+        return _encoded(replace(found, retention=limits, compaction=compaction))
+
     async def _get(self, name: str, database: str) -> Collection:
         return await self._catalog.ask(GetCollection(name, checked_database(database)))
 
@@ -159,6 +197,9 @@ def _encoded(collection: Collection) -> v1.Collection:
         vchannels=list(collection.vchannels),
         created_ms=collection.created_ms,
         database=collection.database,
+        retention_ms=collection.retention.age_ms_max,
+        retention_bytes=collection.retention.bytes_max,
+        compaction=wire_compaction(collection.compaction),
     )
     if collection.schema is not None:
         found.schema = wire_schema(collection.schema)

@@ -10,6 +10,7 @@ from broker.coordinator.catalog.messages import NameTaken
 from broker.core.master.schema_rules import check_fields
 from broker.core.master.table_names import checked_database, shown
 from broker.core.naming import COLLECTION_NAME_LENGTH_MAX
+from broker.core.space.retention_limits import changed_retention
 from broker.edge.master.ddl_calls import DdlCalls, DoneChange
 from broker.edge.master.row_definitions import defined_rows
 from broker.edge.master.table_service import SERVICE, described, of_collection
@@ -18,6 +19,7 @@ from broker.model.collection import Collection
 from broker.model.failure import invalid_argument
 from broker.model.ids import TICK_LOGICAL_BITS, CollectionId, PartitionId
 from broker.model.master.ddl import (
+    ChangeRetention,
     CreateAlias,
     CreateCollection,
     CreateDatabase,
@@ -30,6 +32,7 @@ from broker.model.master.ddl import (
     DropPartition,
 )
 from broker.model.master.fields import TableSchema
+from broker.model.retention.policy import Retention
 from broker.ports.master.table_reads import MetaTableReads
 from schemas.generated.tidemark import v1
 
@@ -37,7 +40,7 @@ SCHEMA_BYTES_MAX: Final = 256 * 1024
 
 
 class DefinitionsService:
-    """Create, Drop."""
+    """Create, Alter, Drop."""
 
     def __init__(self, middleware: Middleware, calls: DdlCalls, table: MetaTableReads) -> None:
         self._middleware = middleware
@@ -51,6 +54,7 @@ class DefinitionsService:
 
         return {
             SERVICE + "CreateCollection": unary(v1.MasterCreateCollectionRequest, self.create),
+            SERVICE + "AlterCollection": unary(v1.MasterAlterCollectionRequest, self.alter),
             SERVICE + "DropCollection": unary(v1.MasterDropCollectionRequest, self.drop),
             SERVICE + "CreatePartition": unary(v1.CreatePartitionRequest, self.create_partition),
             SERVICE + "DropPartition": unary(v1.DropPartitionRequest, self.drop_partition),
@@ -75,7 +79,10 @@ class DefinitionsService:
             table = _given(request.collection_name, request.milvus_schema)
         database = checked_database(request.db_name)
         name, shards = request.collection_name, request.shards or 1
-        ddl = CreateCollection(name, shards, rows, table, database)
+        retention = changed_retention(
+            name, Retention(), request.retention_ms, request.retention_bytes
+        )
+        ddl = CreateCollection(name, shards, rows, table, database, retention)
         # Before the change: afterwards a failed read would hide that it took effect.
         database_id = await self._table.database(database)
         try:
@@ -91,6 +98,13 @@ class DefinitionsService:
         answer.partitions = 1
         answer.milvus_schema = b"" if table is None else user_schema(table.milvus)
         return answer
+
+    async def alter(self, request: v1.MasterAlterCollectionRequest) -> v1.DdlResponse:
+        """CHANNEL_NOT_EXIST when there is none; INVALID_ARGUMENT: a limit, or none is named."""
+        database, name = checked_database(request.db_name), _named(request.collection_name)
+        ddl = ChangeRetention(name, *retention_asked(request), database)
+        done = await self._calls.change(ddl, request.base)
+        return v1.DdlResponse(time_tick=done.tick)
 
     async def drop(self, request: v1.MasterDropCollectionRequest) -> v1.DdlResponse:
         """CHANNEL_NOT_EXIST when there is none."""
@@ -159,7 +173,19 @@ def created(ddl: CreateCollection, done: DoneChange) -> Collection:
         ddl.database,
         PartitionId(answer.partition),
         done.tick,
+        ddl.retention,
+        ddl.compaction,
     )
+
+
+def retention_asked(
+    request: v1.MasterAlterCollectionRequest,
+) -> tuple[int | None, int | None]:
+    """The limits of the request, None where they stay. Refused when it changes nothing."""
+    asked = request.retention_ms, request.retention_bytes
+    if asked == (None, None):
+        raise invalid_argument("the request changes nothing; name retention_ms or retention_bytes")
+    return asked
 
 
 def _given(name: str, data: bytes) -> TableSchema:

@@ -7,6 +7,7 @@ from grpclib.const import Handler
 
 from broker.codec.milvus_schemas import key_values, user_schema
 from broker.core.master.table_names import checked_database
+from broker.edge.master.cleanup_asked import wire_compaction
 from broker.edge.master.row_definitions import wire_schema
 from broker.edge.rpc.middleware import Middleware
 from broker.model.collection import Collection
@@ -152,6 +153,9 @@ def of_collection(collection: Collection) -> v1.DescribeCollectionResponse:
         vchannels=list(collection.vchannels),
         created_ms=collection.created_ms,
         created_tick=collection.created_tick,
+        retention_ms=collection.retention.age_ms_max,
+        retention_bytes=collection.retention.bytes_max,
+        compaction=wire_compaction(collection.compaction),
     )
     if collection.schema is not None:
         answer.schema = wire_schema(collection.schema)

@@ -26,6 +26,7 @@ from broker.model.message import (
 )
 from broker.ports.headers import BadHeader
 from schemas.generated.milvus.proto import common, messages
+from schemas.message_bytes import encoded, parsed
 from schemas.properties.broadcast_header import BroadcastHeader, HeaderKey, read_broadcast_header
 from schemas.properties.keys import (
     BROADCAST,
@@ -220,7 +221,7 @@ def _check_size(broadcast: Broadcast, header_bytes: int, limits: BroadcastLimits
 def _scanned(message: messages.Message) -> ScannedMessage:
     """What all copies share: the message without its broadcast header and the server's keys."""
     shared = {key: value for key, value in message.properties.items() if key != BROADCAST.key}
-    data = bytes(messages.Message(payload=message.payload, properties=shared))
+    data = encoded(messages.Message(payload=message.payload, properties=shared))
     return scan_message(data, 0, len(data))
 
 
@@ -255,7 +256,7 @@ def _where(message: common.ImmutableMessage) -> Appended | None:
 
 
 def _origin(properties: Mapping[str, str]) -> str:
-    header = messages.ReplicateHeader.parse(REPLICATE.need(properties))
+    header = parsed(messages.ReplicateHeader, REPLICATE.need(properties))
     if not header.cluster_id or "/" in header.cluster_id or len(header.cluster_id) > 128:
         raise BadProperty(REPLICATE.key, header.cluster_id, "not the name of a cluster")
     return header.cluster_id

@@ -15,6 +15,7 @@ from broker.edge.milvus.tick_frames import TickFrames
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
 from broker.edge.rpc.stream_meters import StreamMeter
@@ -82,8 +83,10 @@ class ConsumerStreams:
                 wanted.ignores_pause,
             )
             opened = await self.directory.demand(opening)
-            stream = ConsumeStream(call.stream, self, opening, opened)
-            with call.meters.consuming(channel.name) as meter:
+            pace = ReadPace(call, wanted.vchannel or channel.name)
+            stream = ConsumeStream(call.stream, self, opening, opened, pace)
+            meters, quotas = call.meters, call.quotas
+            with meters.consuming(channel.name) as meter, quotas.stream_of(call.identity):
                 await stream.run(self._consumer_created, meter)
         await call.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 
@@ -92,7 +95,8 @@ class ConsumeStream:
     """A consumer after its handshake."""
 
     __slots__ = (
-        "_cursor", "_feeding", "_newest_tick", "_opening", "_scanner", "_shared", "_stream",
+        "_cursor", "_feeding", "_newest_tick", "_opening", "_pace", "_scanner", "_shared",
+        "_stream",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +105,9 @@ class ConsumeStream:
         shared: ConsumerStreams,
         opening: OpenScanner,
         opened: ScannerOpened,
+        pace: ReadPace,
     ) -> None:
+        self._pace = pace
         self._stream = stream
         self._shared = shared
         self._opening = opening
@@ -134,6 +140,7 @@ class ConsumeStream:
             # Room first: what is pulled has to be held until it can be written.
             room = await self._stream.room()
             delivery = await self._scanner.pull(self._cursor, min(room, credit_max))
+            await self._pace.wait(delivery.items)
             framed = self._framed(delivery)
             if framed:
                 await self._stream.write_framed(framed)

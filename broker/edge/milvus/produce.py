@@ -8,6 +8,10 @@ Appender carries it out even when nobody reads the result.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import anyio
+
+from broker.core.pressure.rate_limit import RateLimit
+from broker.core.pressure.token_bucket import Taken
 from broker.edge.milvus.message_admission import MessageAdmission, barrier_wait_s
 from broker.edge.milvus.produce_results import produce_answers
 from broker.edge.rpc.append_flow import (
@@ -19,9 +23,9 @@ from broker.edge.rpc.append_flow import (
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal, StreamingCode, Throttled
 from broker.model.ids import TimeTick
-from broker.model.message import NewMessage
+from broker.model.message import BODY_TYPES, NewMessage
 from broker.node.appender_messages import RunOutcome
 from broker.transport import BatchStream
 from schemas.encoding.frames import frames as framed
@@ -34,6 +38,7 @@ from schemas.generated.milvus.proto.streaming import (
 from schemas.wire import (
     ScannedRun,
     produce_error,
+    produce_rate_limit,
     request_id_at,
     scan_produce_request,
     scan_produce_requests,
@@ -63,6 +68,7 @@ class ProduceStream:
 
     async def run(self) -> None:
         """Run until the client half-closes, the pchannel leaves or the server drains."""
+        self._flow.tell_limits(_limit_told)
         # As in Milvus: all results, then `close`, then the status with the reason.
         await self._flow.run(self._read_requests)
         await self._stream.write_batch([CLOSE], deadline_s=self._limits.flush_s)
@@ -93,10 +99,35 @@ class ProduceStream:
                 cost = len(refused) * REQUEST_OVERHEAD_BYTES
                 self._flow.count(cost)
                 self._flow.answer([framed(refused)], cost)
+            if requests and self._flow.limited:
+                requests = await self._within_limits(requests)
             if requests:
                 await self._flow.admit(sum([it.message.size for it in requests]), _cost(requests))
                 self._append(requests)
         await self._flow.wait_for_room()
+
+    async def _within_limits(self, requests: "list[_Request]") -> "list[_Request]":
+        """Those within the limits of their collections, once they may go on; refuse the others."""
+        within: list[_Request] = []
+        refused: list[bytes] = []
+        wait_s = 0.0
+        for it in requests:
+            taken: Taken | Throttled = Taken(0.0)
+            if it.message.type in BODY_TYPES:
+                size = it.message.size
+                taken = await self._flow.charge(it.message.vchannel, size, len(it.request_ids))
+            if isinstance(taken, Taken):
+                wait_s = max(wait_s, taken.wait_s)
+                within.append(it)
+            else:
+                refused += [produce_error(each, taken.code, taken.cause) for each in it.request_ids]
+        if refused:
+            cost = len(refused) * REQUEST_OVERHEAD_BYTES
+            self._flow.count(cost)
+            self._flow.answer([framed(refused)], cost)
+        if wait_s:
+            await anyio.sleep(wait_s)
+        return within
 
     def _judge(self, run: ScannedRun, requests: "list[_Request]", refused: list[bytes]) -> None:
         """Add the run to `requests`, or each of its messages to where it belongs."""
@@ -154,6 +185,10 @@ class ProduceStream:
             self._flow.answer(answers, _cost(requests))
 
         self._flow.append(tuple([it.message for it in requests]), settle)
+
+
+def _limit_told(limit: RateLimit) -> bytes:
+    return framed([produce_rate_limit(int(limit.state), limit.bytes_s)])
 
 
 class _Request(NamedTuple):

@@ -12,6 +12,7 @@ from broker.node.appender_messages import PlacedApart, RunOutcome
 from schemas.encoding.frames import frames
 from schemas.generated.google.protobuf import Any
 from schemas.generated.milvus.proto import common, messages, streaming
+from schemas.message_bytes import encoded
 from schemas.properties.txn_context import TxnContext
 from schemas.wire import (
     produce_error,
@@ -59,10 +60,10 @@ def append_result(landed: Appended) -> streaming.ProduceMessageResponseResult:
 def _flush_result(request_id: int, landed: Appended) -> bytes:
     result = append_result(landed)
     flushed: list[int] = [*landed.segment_ids] if isinstance(landed, AppendedFlush) else []
-    extra = bytes(messages.ManualFlushExtraResponse(segment_ids=flushed))
+    extra = encoded(messages.ManualFlushExtraResponse(segment_ids=flushed))
     result.extra = Any(type_url=FLUSHED, value=extra)
     response = streaming.ProduceMessageResponse(request_id=request_id, result=result)
-    return bytes(streaming.ProduceResponse(produce=response))
+    return encoded(streaming.ProduceResponse(produce=response))
 
 
 def _message_id(number: int) -> common.MessageId:

@@ -14,20 +14,23 @@ Next: broker/node/append/intake.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
+from broker.core.pressure.limit_rules import Subject
+from broker.core.pressure.rate_limit import UNLIMITED, RateLimit, RateState, worst
+from broker.core.pressure.token_bucket import Taken
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.batch import Durability
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.message import NewMessage
 from broker.node.append.barrier_queue import BarrierQueue
@@ -44,6 +47,8 @@ HELD_OVERHEAD_BYTES: Final = 8 * 1024
 """Counted for an append that waits for its barrier tick: with the default limits about 4,000 may
 wait on one stream."""
 BACKLOG_PAUSE_S: Final = 0.005
+OWN_LIMIT_S: Final = 5.0
+"""A producer is told so long after it waited last that its own limit no longer slows it."""
 LEFT_GRACE_S: Final = 0.5
 """The stream stays open this long after its pchannel left, so that requests already on their way
 get an answer that says they were not stored."""
@@ -75,7 +80,7 @@ async def open_append_flow(
     located = await directory.demand(Locate(channel.name, channel.term, writes=True))
     call.stream.pass_over(limits.passed_over_bytes_max)
     await call.stream.write_batch([greeting])
-    with call.meters.producing(channel.name):
+    with call.meters.producing(channel.name), call.quotas.stream_of(call.identity):
         yield AppendFlow(call, located, limits)
 
 
@@ -96,6 +101,9 @@ class AppendFlow:
         self._answers_cost = 0
         self._to_write = asyncio.Event()
         self._over = False
+        self._tell_limit: Callable[[RateLimit], bytes] | None = None
+        self._told = self._own_limit = UNLIMITED
+        self._own_until_s = 0.0
         self._held = BarrierQueue[_Held](located.oracle, self._append_held, _refuse_held)
 
     @property
@@ -111,6 +119,10 @@ class AppendFlow:
         """Whether that collection was not dropped since."""
         return self._located.view.has_living_collection(vchannel)
 
+    def tell_limits(self, encode: Callable[[RateLimit], bytes]) -> None:
+        """Have `run` send each change of the rate of appends, encoded so and framed."""
+        self._tell_limit = encode
+
     async def run(self, read: Callable[[], Awaitable[None]]) -> None:
         """Run `read` until the client half-closes, the pchannel leaves or the server drains.
 
@@ -124,6 +136,8 @@ class AppendFlow:
                 tasks.start_soon(self._write)
                 tasks.start_soon(self._end_when_left)
                 tasks.start_soon(self._held.run)
+                if self._tell_limit is not None:
+                    tasks.start_soon(self._tell_changes, self._tell_limit)
                 with self._reading:
                     try:
                         await read()
@@ -144,9 +158,26 @@ class AppendFlow:
             raise Refused(self._failure.code, self._failure.cause)
 
     async def admit(self, size_bytes: int, cost: int) -> None:
-        """Wait until `size_bytes` fit the Appender's backlog, then count `cost` as unanswered."""
+        """Wait until `size_bytes` fit the rate and the Appender's backlog; then count `cost`."""
+        pressure = self._located.pressure
+        if pressure.limit is not UNLIMITED:
+            await self._call.pace.wait(lambda: pressure.limit, size_bytes)
         await self._wait_for_backlog(size_bytes)
         self.count(cost)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are limits; if so, call `charge` before `admit`."""
+        return self._call.quotas.limited
+
+    async def charge(self, vchannel: str, size_bytes: int, messages: int) -> Taken | Throttled:
+        """Count an append against its limits: how long it is to wait, or its refusal."""
+        quotas = self._call.quotas
+        subjects = await quotas.subjects(vchannel, self._call.identity)
+        taken = quotas.take_in(subjects, size_bytes, messages)
+        limited = isinstance(taken, Throttled) or taken.wait_s > 0
+        self._note_own(subjects, limited=limited)
+        return taken
 
     async def _wait_for_backlog(self, size_bytes: int) -> None:
         backlog = self._located.backlog
@@ -232,6 +263,30 @@ class AppendFlow:
         while self._inflight_cost > cost_max:
             self._answered.clear()
             await self._answered.wait()
+
+    async def _tell_changes(self, encode: Callable[[RateLimit], bytes]) -> None:
+        while True:
+            changed = self._located.pressure.changed
+            self._tell(encode)
+            await changed.wait()
+
+    def _tell(self, encode: Callable[[RateLimit], bytes]) -> None:
+        limit = worst((self._located.pressure.limit, self._own_limit))
+        if limit != self._told:
+            self._told = limit
+            self.answer([encode(limit)], 0)
+
+    def _note_own(self, subjects: Sequence[Subject], *, limited: bool) -> None:
+        """Tell a producer that a limit of its own slows it down, or no longer does."""
+        now_s = asyncio.get_running_loop().time()
+        if limited:
+            bytes_s = self._call.quotas.in_bytes_s(subjects)
+            self._own_limit = RateLimit(RateState.SLOWDOWN, bytes_s)
+            self._own_until_s = now_s + OWN_LIMIT_S
+        elif self._own_limit is not UNLIMITED and now_s >= self._own_until_s:
+            self._own_limit = UNLIMITED
+        if self._tell_limit is not None:
+            self._tell(self._tell_limit)
 
     async def _write(self) -> None:
         """Write answers that did not fit the peer's window.

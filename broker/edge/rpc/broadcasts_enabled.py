@@ -18,6 +18,8 @@ class BroadcastsEnabled:
 
     async def wait(self, within_s: float) -> None:
         """Return once the cluster has a version with broadcasts; Refused if that takes longer."""
+        if self._enabled:
+            return
         seen: AssignmentVersion | None = None
         with anyio.move_on_after(within_s):
             while not self._enabled:

@@ -5,7 +5,7 @@ It keeps the set of open calls, and how each of them is ended when the server dr
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import SupportsBytes, TypeVar
+from typing import TypeVar
 
 import anyio
 import grpclib.server
@@ -13,13 +13,17 @@ import structlog
 from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import GRPCError
 
+from broker.edge.rpc.append_pace import AppendPace
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
+from broker.edge.rpc.peer_names import ConnectedPeer, peer_identity
+from broker.edge.rpc.quotas import Quotas
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.transport import ServerBatchStream, StreamGone, WireMessage
-from schemas.encoding.fields import fields
+from schemas.message_bytes import encoded, parsed
 
 log = structlog.get_logger(__name__)
 
@@ -31,23 +35,47 @@ LAST_MESSAGE_S = 1.0
 
 
 Q = TypeVar("Q", bound=WireMessage)
-A = TypeVar("A", bound=SupportsBytes)
+A = TypeVar("A", bound=WireMessage | bytes)
 
 
 class Call:
     """One open call, as its service sees it."""
 
-    __slots__ = ("_end", "_ending", "metadata", "meters", "scope", "stream")
+    __slots__ = (
+        "_end",
+        "_ending",
+        "metadata",
+        "meters",
+        "pace",
+        "peer",
+        "quotas",
+        "scope",
+        "stream",
+    )
 
     def __init__(
-        self, stream: ServerBatchStream, metadata: Metadata, meters: EdgeMeters | None = None
+        self,
+        stream: ServerBatchStream,
+        metadata: Metadata,
+        meters: EdgeMeters | None = None,
+        pace: AppendPace | None = None,
+        quotas: Quotas | None = None,
+        peer: ConnectedPeer | None = None,
     ) -> None:
+        self.quotas = quotas or Quotas(NoRowSchemas())
+        self.peer = peer
         self.meters = meters or EdgeMeters()
+        self.pace = pace or AppendPace()
         self.stream = stream
         self.metadata = metadata
         self.scope = anyio.CancelScope()
         self._end: Callable[[Refusal], None] = self._cancel
         self._ending: Refusal | None = None
+
+    @property
+    def identity(self) -> str:
+        """Who calls."""
+        return peer_identity(self.peer)
 
     @property
     def ending(self) -> Refusal | None:
@@ -76,9 +104,13 @@ class Middleware:
     other exception is logged and ends the call as UNKNOWN, with no internals in the cause.
     """
 
-    def __init__(self, identity: Identity, limits: EdgeLimits) -> None:
+    def __init__(
+        self, identity: Identity, limits: EdgeLimits, schemas: RowSchemas | None = None
+    ) -> None:
         self.limits = limits
         self.meters = EdgeMeters()
+        self._pace = AppendPace()
+        self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
         self._identity = identity
         self._open: set[Call] = set()
         self._idle = asyncio.Event()
@@ -106,7 +138,14 @@ class Middleware:
                 limit_bytes=self.limits.frame_bytes_max,
                 stall_s=self.limits.idle_peer_s,
             )
-            call = Call(stream, grpc_stream.metadata or {}, self.meters)
+            call = Call(
+                stream,
+                grpc_stream.metadata or {},
+                self.meters,
+                self._pace,
+                self.quotas,
+                grpc_stream.peer,
+            )
             self._open.add(call)
             self._idle.clear()
             try:
@@ -139,9 +178,9 @@ class Middleware:
                 # Before the first await: a drain that begins during it must not cancel the call.
                 call.end_with(_let_it_finish)
             request = await self._only_message(call, request_type)
-            await call.stream.write_batch(
-                [bytes(await answer(request))], deadline_s=self.limits.flush_s
-            )
+            given = await answer(request)
+            data = given if isinstance(given, bytes) else encoded(given)
+            await call.stream.write_batch([data], deadline_s=self.limits.flush_s)
 
         return self.streaming(serve, while_draining=while_draining)
 
@@ -205,6 +244,9 @@ async def first_messages(
 
     Raises Refused(INNER) after `within_s`: a peer that sends nothing would keep its stream forever.
     """
+    # Most often they came with the headers: then there is nothing to limit.
+    if arrived := stream.read_arrived():
+        return arrived
     with anyio.move_on_after(within_s):
         return await stream.read_batch()
     raise timed_out(f"no {what} arrived within {within_s:g} s")
@@ -213,9 +255,7 @@ async def first_messages(
 def decoded(data: bytes, request_type: type[Q]) -> Q:
     """Decode a message of this type. Raises Refused(INVALID_ARGUMENT) for anything else."""
     try:
-        for _ in fields(data, 0, len(data)):
-            pass  # the generated code would accept a truncated message as a whole one
-        return request_type.parse(data)
+        return parsed(request_type, data)
     except Exception as error:
         raise invalid_argument(f"the bytes are not a {request_type.__name__}: {error}") from error
 

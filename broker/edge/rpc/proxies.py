@@ -60,6 +60,7 @@ class Proxies:
     """The actors that the edge asks, and the ports that it calls directly."""
 
     directory: Proxy
+    purging: Proxy
     assigner: Proxy
     catalog: Proxy
     soft_barrier: Proxy

@@ -22,6 +22,9 @@ class EdgeMeters:
     """The meters of one server."""
 
     channels: dict[str, StreamMeter] = field(default_factory=dict)
+    limit_refused: int = 0
+    limit_wait_s: float = 0.0
+    """What limits of collections and identities refused, and made wait."""
 
     @contextmanager
     def producing(self, pchannel: str) -> Iterator[None]:

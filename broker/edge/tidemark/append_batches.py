@@ -11,6 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+import anyio
+
+from broker.core.pressure.token_bucket import Taken
 from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
@@ -20,7 +23,7 @@ from broker.edge.tidemark.rows_admission import RowsAdmission
 from broker.edge.tidemark.schedules import NoSchedule, Schedules
 from broker.edge.tidemark.shard_admission import ShardAdmission
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
-from broker.model.failure import Dropped, Refusal, StreamingCode
+from broker.model.failure import Dropped, Refusal, StreamingCode, Throttled
 from broker.model.message import Appended
 from broker.model.producer_numbers import OutOfSequence
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
@@ -115,24 +118,32 @@ class AppendStream:
         try:
             for frame in frames:
                 verdict = await self._verdict(frame)
-                cost = REQUEST_OVERHEAD_BYTES
-                ticks = 0
+                if isinstance(verdict, NoSchedule):
+                    verdict = await self._scheduled(frame)
+                wait_s = 0.0
+                if self._flow.limited and isinstance(verdict, NewBatch):
+                    verdict, wait_s = await self._within_limits(verdict)
+                cost, ticks = REQUEST_OVERHEAD_BYTES, 0
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
-                elif isinstance(verdict, NoSchedule):
-                    verdict = await self._scheduled(frame)
-                    if isinstance(verdict, NewBatch):
-                        cost, ticks = cost + verdict.size, ticks_of(verdict)
-                if not group.takes(verdict, cost, ticks):
+                # Those before one that has to wait do not wait with it.
+                if (wait_s and group.verdicts) or not group.takes(verdict, cost, ticks):
                     # Taken out first: when this wait is cancelled, as on a drain, `finally` would
                     # otherwise append the group a second time.
                     full, group = group, _Group([])
                     await self._append(full)
+                if wait_s:
+                    await anyio.sleep(wait_s)
                 group.add(verdict, cost, ticks)
         finally:
             # A malformed frame ends the stream, but the batches before it are still carried out.
             if group.verdicts:
                 await self._append(group)
+
+    async def _within_limits(self, batch: NewBatch) -> tuple[NewBatch | Refusal, float]:
+        """The batch, or its refusal for a limit of its collection; and how long it is to wait."""
+        taken = await self._flow.charge(batch.vchannel, batch.size, len(batch.sizes))
+        return (batch, taken.wait_s) if isinstance(taken, Taken) else (taken, 0.0)
 
     async def _verdict(self, frame: bytes) -> NewBatch | Refusal:
         if isinstance(frame, Oversize):
@@ -198,4 +209,5 @@ def _answer(outcome: RunOutcome, durability: Durability) -> bytes:
     # Tells a producer where to go on after a gap in its sequence numbers.
     expected = outcome.expected if isinstance(outcome, OutOfSequence) else 0
     dropped = isinstance(outcome, Dropped)
-    return append_refused(outcome.code, outcome.cause, expected, dropped=dropped)
+    retry_ms = outcome.retry_ms if isinstance(outcome, Throttled) else 0
+    return append_refused(outcome.code, outcome.cause, expected, dropped=dropped, retry_ms=retry_ms)

@@ -65,8 +65,7 @@ class LogService:
 
         With `served_only`, those that are not served here are left out; else they fail the call.
         """
-        names = tuple(pchannel_of(name) for name in request.channels)
-        described = await self._directory.ask(Describe(names))
+        described = await self._directory.ask(Describe(tuple(request.channels)))
         return v1.DescribeResponse(
             channels=[
                 _offsets(name, answer)
@@ -170,4 +169,5 @@ def _offsets(name: str, answer: ChannelOffsets | Refusal) -> v1.ChannelOffsets:
         observed_tick=answer.observed_tick,
         prepared_txns=answer.prepared_txns,
         removed_tick=answer.removed_tick,
+        purged_tick=answer.purged_tick,
     )

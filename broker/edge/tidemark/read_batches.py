@@ -21,6 +21,7 @@ from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.read_ticks import ReadTicks
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.edge.rpc.scanner_proxy import ScannerProxy
@@ -84,9 +85,10 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     credit_bytes = sum([it.credit_bytes for it in requests])
     stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes, ticks)
     stream.rows = rows
+    stream.pace = ReadPace(call, opening.vchannel or channel.name)
     stream.types_given = bool(wanted.types)
     scanner = ScannerProxy(directory, opening, opened.scanner)
-    with call.meters.consuming(channel.name) as meter:
+    with call.meters.consuming(channel.name) as meter, call.quotas.stream_of(call.identity):
         stream.meter = meter
         await stream.run(scanner, cursor or opened.cursor, limits.consume_credit_bytes)
 
@@ -99,6 +101,7 @@ class ReadStream:
     ) -> None:
         self.meter = StreamMeter()
         self.rows: RowProjection | None = None
+        self.pace: ReadPace | None = None
         self.types_given = False
         self._stream = stream
         self._until = until
@@ -135,6 +138,8 @@ class ReadStream:
             allowed = min(room, bytes_max, self._credit_bytes)
             delivery = await scanner.pull(cursor, allowed)
             cursor = delivery.cursor
+            if self.pace is not None:
+                await self.pace.wait(delivery.items)
             framed, end = self._framed(delivery)
             if framed:
                 self._credit_bytes -= len(framed)

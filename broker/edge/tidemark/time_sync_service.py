@@ -20,6 +20,7 @@ from broker.node.directory_messages import Locate, Located
 from broker.node.queries.cut_channels import cut_channels
 from broker.timesync.messages import Join, LeaveBarrier, ListBarriers, NextTicks, ReportTick
 from schemas.generated.tidemark import v1
+from schemas.message_bytes import encoded
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class TimeSyncService:
                 response = v1.WatchBarrierResponse(
                     time_ticks=list(news.ticks), barrier=_encoded(news.view)
                 )
-                await call.stream.write_batch([bytes(response)])
+                await call.stream.write_batch([encoded(response)])
 
     async def list(self, _: v1.ListBarriersRequest) -> v1.ListBarriersResponse:
         """All barriers, soft ones first."""

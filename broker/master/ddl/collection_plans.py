@@ -9,12 +9,15 @@ from broker.core.cluster.shard_placement import SHARDS_MAX, place_shards
 from broker.core.master.planned_collections import PlannedCollections
 from broker.core.master.table_names import shown
 from broker.core.naming import collection_name_refusal, vchannel_name
+from broker.core.space.retention_limits import changed_retention
 from broker.master.table.table_records import TableRecords
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import CollectionId, PartitionId, PChannelName, VChannelName
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateCollection,
     CreateDatabase,
@@ -25,6 +28,8 @@ from broker.model.master.table_change import (
     DEFAULT_PARTITION,
     AddCollection,
     AddDatabase,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     RemoveCollection,
     RemoveDatabase,
@@ -67,7 +72,13 @@ class CollectionPlans:
         self._planned.remove(request_key)
 
     async def plan(
-        self, ddl: CreateCollection | AdoptCollection | DropCollection | ChangeSchema
+        self,
+        ddl: CreateCollection
+        | AdoptCollection
+        | DropCollection
+        | ChangeSchema
+        | ChangeRetention
+        | ChangeCompaction,
     ) -> tuple[TableChange, Sequence[VChannelName]]:
         """The change, and the vchannels that get a copy. Refused, MetaError."""
         match ddl:
@@ -81,6 +92,11 @@ class CollectionPlans:
                 return change, await self._announced(dropped)
             case ChangeSchema():
                 return await self._change(ddl)
+            case ChangeRetention():
+                return await self._change_retention(ddl), NONE
+            case ChangeCompaction(name, compaction, database):
+                found = await self._existing(database, name)
+                return AlterCompaction(found.id, name, database, compaction), NONE
             case _:
                 assert_never(ddl)
 
@@ -148,6 +164,8 @@ class CollectionPlans:
             ((DEFAULT_PARTITION, partition),),
             ddl.schema,
             ddl.table,
+            ddl.retention,
+            ddl.compaction,
         )
         return change, NONE if ddl.table is None else vchannels
 
@@ -180,6 +198,11 @@ class CollectionPlans:
         # batch that is staged and not committed. Rows name their version of the schema themselves,
         # and the log does not check it.
         return change, NONE
+
+    async def _change_retention(self, ddl: ChangeRetention) -> TableChange:
+        found = await self._existing(ddl.database, ddl.name)
+        limits = changed_retention(ddl.name, found.retention, ddl.retention_ms, ddl.retention_bytes)
+        return AlterRetention(found.id, found.name, found.database, limits)
 
     async def _announced(self, collection: Collection) -> Sequence[VChannelName]:
         return told(collection, await self._records.schema(collection.id))

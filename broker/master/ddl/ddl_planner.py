@@ -15,6 +15,8 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName, VChannelName
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -129,7 +131,12 @@ class DdlPlanner:
     async def _planned(self, request: PlannedRequest) -> Planned:
         match request.ddl:
             case (
-                CreateCollection() | AdoptCollection() | DropCollection() | ChangeSchema()
+                CreateCollection()
+                | AdoptCollection()
+                | DropCollection()
+                | ChangeSchema()
+                | ChangeRetention()
+                | ChangeCompaction()
             ) as of_collection:
                 return await self._collections.plan(of_collection)
             case CreateDatabase() | DropDatabase() as of_database:

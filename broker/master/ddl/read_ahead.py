@@ -15,6 +15,8 @@ from broker.master.table.table_records import (
 from broker.model.ids import CollectionId
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -112,6 +114,8 @@ def _first_keys(ddl: Ddl, next_id: CollectionId) -> tuple[str, list[str]]:
         case (
             DropCollection(name, database=database)
             | ChangeSchema(name, database=database)
+            | ChangeRetention(name, database=database)
+            | ChangeCompaction(name, database=database)
             | CreatePartition(name, database=database)
             | DropPartition(name, database=database)
             | CreateIndex(name, database=database)

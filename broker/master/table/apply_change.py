@@ -4,6 +4,7 @@ A change that does not fit the table, because a client of Milvus gave it a name 
 taken, is written down as a clash instead.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from broker.coordinator.catalog.collection_records import RecordedCollection, id_key
@@ -32,6 +33,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     PointAlias,
     PutIndex,
@@ -63,9 +66,11 @@ class ChangeWriter:
             case AddCollection():
                 await self._add_collection(change, tick)
             case RemoveCollection():
-                await self._remove_collection(change)
+                await self._remove_collection(change, tick)
             case AlterSchema():
                 await self._alter_schema(change)
+            case AlterRetention() | AlterCompaction():
+                await self._alter_cleanup(change)
             case AddPartition() | RemovePartition():
                 await self._partition(change)
             case PointAlias() | RemoveAlias():
@@ -99,6 +104,8 @@ class ChangeWriter:
             change.database,
             _default_partition(change),
             tick,
+            change.retention,
+            change.compaction,
         )
         counter, loads = await collections.next_id(), await collections.loads()
         await collections.create(created, counter, loads)
@@ -110,16 +117,8 @@ class ChangeWriter:
         """A collection of an earlier release gets its partition; one applied already nothing."""
         if before.collection.announced:
             return
-        old = before.collection
-        adopted = Collection(
-            old.name,
-            old.id,
-            old.vchannels,
-            old.created_ms,
-            old.schema,
-            old.database,
-            _default_partition(change),
-            tick,
+        adopted = replace(
+            before.collection, default_partition=_default_partition(change), created_tick=tick
         )
         await self._records.collections.change(before, adopted)
         await self._add_parts(change)
@@ -135,14 +134,14 @@ class ChangeWriter:
             puts[f"{SCHEMA_PREFIX}{id}"] = encode_schema(change.table)
         await self._store.write(puts)
 
-    async def _remove_collection(self, change: RemoveCollection) -> None:
+    async def _remove_collection(self, change: RemoveCollection, tick: TimeTick) -> None:
         collections = self._records.collections
         found = await collections.by_id(change.id)
         if found is None:
             return
         before = await collections.by_name(found.name, found.database)
         assert before is not None, change
-        await collections.drop(before, await collections.loads())
+        await collections.drop(before, await collections.loads(), tick)
         id = change.id
         await self._store.write(
             {REMOVED_KEY: encode_number(id)},
@@ -157,19 +156,22 @@ class ChangeWriter:
         before = await self._records.collections.by_name(found.name, found.database)
         assert before is not None, change
         if change.schema is not None:
-            old = before.collection
-            after = Collection(
-                old.name,
-                old.id,
-                old.vchannels,
-                old.created_ms,
-                change.schema,
-                old.database,
-                old.default_partition,
-                old.created_tick,
-            )
+            after = replace(before.collection, schema=change.schema)
             await self._records.collections.change(before, after)
         await self._put(f"{SCHEMA_PREFIX}{change.id}", encode_schema(change.table))
+
+    async def _alter_cleanup(self, change: AlterRetention | AlterCompaction) -> None:
+        found = await self._records.collections.by_id(change.id)
+        if found is None:
+            return
+        before = await self._records.collections.by_name(found.name, found.database)
+        assert before is not None, change
+        if isinstance(change, AlterRetention):
+            after = replace(before.collection, retention=change.retention)
+        else:
+            after = replace(before.collection, compaction=change.compaction)
+        if after != before.collection:
+            await self._records.collections.change(before, after)
 
     async def _database(self, change: AddDatabase | RemoveDatabase) -> None:
         known, key = await self._records.database(change.name), DATABASE_PREFIX + change.name

@@ -15,6 +15,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     PointAlias,
     PutIndex,
@@ -36,6 +38,8 @@ def keys_read(change: TableChange) -> tuple[str, ...]:
         case AlterSchema():
             key = collection_key(change.name, change.database)
             return key, id_key(change.id), f"{SCHEMA_PREFIX}{change.id}"
+        case AlterRetention() | AlterCompaction():
+            return collection_key(change.name, change.database), id_key(change.id)
         case AddPartition() | RemovePartition():
             id = change.collection
             count_key = f"{PARTITION_COUNT_PREFIX}{id}"

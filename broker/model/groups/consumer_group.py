@@ -1,7 +1,8 @@
 """Consumer groups as values: what they are called, and how far they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick
 from broker.value import value
 
@@ -77,6 +78,7 @@ class GroupSnapshot:
     limit: DeliveryLimit | None = None
     tried: tuple[TriedSpans, ...] = ()
     dying: tuple[DyingSpans, ...] = ()
+    mode: GroupMode = GroupMode.SHARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class MemberView:
     """A member now. `waiting`: it has room for messages and gets the next ones.
 
     `leases`: batches it has and has not acknowledged; `oldest_s`: the age of the oldest of them.
+    `owns`: of an ordered group, how many slots of the vchannel, of 1 or 256.
+    `ran_out`: how many of its leases have ended by themselves since it last settled anything.
     """
 
     name: str
@@ -91,6 +95,24 @@ class MemberView:
     waiting: bool
     leases: int
     oldest_s: float
+    owns: int = 0
+    ran_out: int = 0
+
+    def owning(self, slots: int) -> "MemberView":
+        """The same member with so many slots."""
+        return replace(self, owns=slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who is there on a vchannel, and who is to own it: "" for nobody.
+
+    Members by identity, in the order in which they joined. `changes` grows with each change.
+    """
+
+    members: tuple[str, ...]
+    owner: str
+    changes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ MARKS: Final = frozenset({CAUSE, DELIVERIES, GROUP, ORIGIN, VCHANNEL, ID, TICK, 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message as a program sees it. `properties`: the program's own."""
+    """A message as a program sees it. `properties`: the program's own.
+
+    `is_copy`: the broker has appended it to the dead letters; no program can say so.
+    """
 
     id: MessageId
     tick: TimeTick
@@ -29,6 +32,7 @@ class Letter:
     payload: bytes
     key: bytes | None
     properties: Mapping[str, str]
+    is_copy: bool = False
 
     @property
     def size(self) -> int:
@@ -59,9 +63,11 @@ class Death:
         }
 
 
-def copied_id(properties: Mapping[str, str], key: GroupKey) -> MessageId | None:
+def copied_id(letter: Letter, key: GroupKey) -> MessageId | None:
     """The id of the message that this one is a copy of, if a group of this key has copied it."""
-    if properties.get(GROUP) != key.name or properties.get(VCHANNEL) != key.vchannel:
+    properties = letter.properties
+    of = GroupKey(properties.get(VCHANNEL, ""), properties.get(GROUP, ""))
+    if not letter.is_copy or of != key:
         return None
     text = properties.get(ID, "")
     return MessageId(int(text)) if text.isascii() and text.isdigit() else None

@@ -7,6 +7,8 @@ from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId
 from broker.model.master.fields import TableSchema
 from broker.model.master.table_change import TableChange
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class CreateCollection:
     schema: RowSchema | None = None
     table: TableSchema | None = None
     database: str = ""
+    retention: Retention = Retention()
+    compaction: Compaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,25 @@ class ChangeSchema:
     before: RowSchema
     after: RowSchema
     table: TableSchema
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRetention:
+    """Replace limits of a collection's retention as `changed_retention` says; None: leave as is."""
+
+    name: str
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCompaction:
+    """Replace the compaction of a collection; None: it has none any more."""
+
+    name: str
+    compaction: Compaction | None
     database: str = ""
 
 
@@ -140,6 +163,8 @@ Ddl = (
     | AdoptCollection
     | DropCollection
     | ChangeSchema
+    | ChangeRetention
+    | ChangeCompaction
     | CreatePartition
     | DropPartition
     | CreateAlias

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId, VChannelName
 from broker.model.master.fields import TableSchema
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 
 DEFAULT_PARTITION = "_default"
 DEFAULT_DATABASE = "default"
@@ -36,6 +38,8 @@ class AddCollection:
     partitions: tuple[tuple[str, PartitionId], ...]
     schema: RowSchema | None = None
     table: TableSchema | None = None
+    retention: Retention = Retention()
+    compaction: Compaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,26 @@ class AlterSchema:
     database: str
     schema: RowSchema | None
     table: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRetention:
+    """How much each vchannel of a collection keeps from here on."""
+
+    id: CollectionId
+    name: str
+    database: str
+    retention: Retention
+
+
+@dataclass(frozen=True, slots=True)
+class AlterCompaction:
+    """How a collection is compacted from here on; None: not any more."""
+
+    id: CollectionId
+    name: str
+    database: str
+    compaction: Compaction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +165,8 @@ TableChange = (
     AddCollection
     | RemoveCollection
     | AlterSchema
+    | AlterRetention
+    | AlterCompaction
     | AddPartition
     | RemovePartition
     | PointAlias

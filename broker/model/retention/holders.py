@@ -24,7 +24,7 @@ class Hold:
 
     With `from_id` 0 also the transactions that were open at `tick`, whole. `bytes_max`: the holder
     is passed when it holds back more than this; None: never. `until_ms`: it is passed afterwards,
-    in Unix milliseconds; None: never.
+    in Unix milliseconds; None: never. `vchannels`: it needs those of these only; none: of all.
     """
 
     kind: HolderKind
@@ -33,6 +33,7 @@ class Hold:
     from_id: MessageId = MessageId(0)
     bytes_max: int | None = None
     until_ms: int | None = None
+    vchannels: frozenset[str] = frozenset()
 
 
 class PassCause(StrEnum):

@@ -29,11 +29,12 @@ from broker.core.segments.segment_assigner import SegmentAssigner
 from broker.core.txn.txn_view import staged_usage
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused
-from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.ids import PChannelName, Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
 from broker.node.append.group_commit import GroupAcks, gather
+from broker.node.append.log_upkeep import keep_up
 from broker.node.append.owned_log import open_owned_log
 from broker.node.append.stored_counts import StoredCounts
 from broker.node.append.txn_reports import TxnReports
@@ -42,7 +43,9 @@ from broker.node.appender_messages import (
     AppendBatch,
     AppenderMessage,
     CloseTick,
+    LogUpkeep,
     ObeySegmentOrders,
+    SealLog,
     SealOverdue,
     SealSegments,
     Truncate,
@@ -68,8 +71,6 @@ class ProbeStorage:
 
 
 PROBE = ProbeStorage()
-
-
 _Message = AppenderMessage | ProbeStorage
 
 
@@ -134,8 +135,8 @@ class Appender(Actor[_Message]):
                     closes.append(envelope)
                 case ProbeStorage():
                     await self._probe()
-                case Truncate(before_id):
-                    await self._truncate(before_id)
+                case Truncate() | SealLog() as request:
+                    await self._keep_up(request)
                 case SealOverdue() | SealSegments() | ObeySegmentOrders() as request:
                     self._segments.seal(request, self._end.last_tick)
                 case request:
@@ -195,10 +196,8 @@ class Appender(Actor[_Message]):
         }
 
     def _state(self) -> Mapping[str, str]:
-        closed = self._admission.closed
-        if closed is None:
-            return {"state": "serving"}
-        return {"state": REFUSING, "cause": closed.cause}
+        closed = self._admission.closed or self._node.full
+        return {"state": REFUSING, "cause": closed.cause} if closed else {"state": "serving"}
 
     async def _open(self, term: Term) -> None:
         channel = PChannel(self._name, term, self._access)
@@ -221,7 +220,8 @@ class Appender(Actor[_Message]):
         closed = closed_tick(tick, self._end)
         self._tail = Tail(owned.end.next_id, closed, self._limits, self._node.open_channels.memory)
         self._tail.push(owned.first, closed, self._context.clock.monotonic_s())
-        self._start_timers()
+        if self._access is not AccessMode.READ_ONLY:
+            self._context.every(self._limits.seal_check_s, SealOverdue())
         self._known.transactions.limits = self._node.limits.txns  # they may have changed meanwhile
         # Last: from here on other actors and streams find the channel, in a state that is whole.
         self._node.open_channels.publish(
@@ -236,13 +236,10 @@ class Appender(Actor[_Message]):
                 snapshot=self._snapshot,
                 segments=self._segments.table,
                 groups=groups,
+                purges=recovered.purges,
+                compactions=recovered.compactions,
             )
         )
-
-    def _start_timers(self) -> None:
-        if self._access is AccessMode.READ_ONLY:
-            return
-        self._context.every(self._limits.seal_check_s, SealOverdue())
 
     async def _commit(self, group: Sequence[Envelope[_Message]], *, closes: bool) -> None:
         """Sequence, store, publish and acknowledge one group; close a tick with it or alone."""
@@ -254,6 +251,8 @@ class Appender(Actor[_Message]):
             # empty answers. The heartbeat's CloseTick comes through here.
             self._tail.wake_all()
             return
+        if self._admission.full is not (full := self._node.full):
+            self._admission = replace(self._admission, full=full)
         parts, assigner = self._segments.placing(messages)
         if parts is not None:
             messages = acks.apart(parts)
@@ -383,18 +382,19 @@ class Appender(Actor[_Message]):
             raise StorageCameBack(f"{self._name}: the storage takes writes again")
         self._context.after(self._limits.probe_s, PROBE)
 
-    async def _truncate(self, before_id: MessageId) -> None:
-        """Drop old segments. A failure is logged; appends continue unless the log is fenced."""
+    async def _keep_up(self, request: LogUpkeep) -> None:
+        """Drop or seal segments. A failure is logged; appends continue unless the log is fenced."""
         saved = self._snapshot.checkpoint
         # Without a snapshot a restart replays the whole log, so all of it is needed.
-        if self._admission.closed is not None or saved is None or self._retention.now.keeps_all:
+        if self._admission.closed is not None or saved is None:
             return
+        # Space is given back only where a record lies behind it: the next tick is stored.
+        self._tick_due |= isinstance(request, SealLog)
+        kept_id = min(saved.id, self._end.open_txn_id or saved.id)
         now_ms = self._context.clock.wall_ms()
         try:
-            # Decided a moment ago: a transaction may have begun, and must be found whole.
-            kept_id = min(before_id, saved.id, self._end.open_txn_id or self._end.next_id)
-            await self._log.truncate(kept_id, self._retention.now, now_ms)
+            await keep_up(self._log, request, kept_id, self._retention.now, now_ms)
         except (Fenced, WriterFailed) as error:
             self._refuse(error)
         except WalError as error:
-            log.warning("%s: cannot drop old segments: %s", self._name, error)
+            log.warning("%s: cannot drop or seal segments: %s", self._name, error)

@@ -7,11 +7,13 @@ checkpoint. Without a usable snapshot it replays the whole log and saves the res
 import logging
 from dataclasses import dataclass
 
+from broker.core.compaction.compaction_table import CompactionTable
 from broker.core.groups.group_table import GroupTable
 from broker.core.log.log_recovery import RecoveryState
 from broker.core.log.numbered_producers import NumberedProducers
 from broker.core.segments.segment_recovery import recovered_segments
 from broker.core.segments.segment_table import SegmentTable
+from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
@@ -35,6 +37,8 @@ class RecoveredChannel:
     segments: SegmentTable
     producers: NumberedProducers
     groups: ChannelGroups
+    purges: PurgeTable
+    compactions: CompactionTable
     saved: WalCheckpoint | None
 
 
@@ -62,6 +66,8 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
         groups=ChannelGroups(_groups(state, transactions)),
+        purges=state.purges,
+        compactions=state.compactions,
         # Without a checkpoint the whole log was replayed: save one, or the next restart does it
         # again.
         saved=known if known.tick else await _saved(name, claim, replay),

@@ -43,7 +43,20 @@ RETRY_S = 1.0
 class AckWrites:
     """For one Group. `settled` is called after each answer, and then `write` has to be."""
 
-    def __init__(self, key: GroupKey, writer: GroupWriter, settled: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        key: GroupKey,
+        writer: GroupWriter,
+        settled: Callable[[], object],
+        *,
+        in_order: bool = False,
+    ) -> None:
+        """`in_order`: one record at a time, and what waits behind one that fails, fails with it.
+
+        So no later message of a key is acknowledged when an earlier one is not.
+        """
+        self._in_flight_max = 1 if in_order else IN_FLIGHT_MAX
+        self._in_order = in_order
         self._key = key
         self._writer = writer
         self._settled = settled
@@ -66,7 +79,7 @@ class AckWrites:
         for taken in in_txns:
             change = AckedInTxn(self._key.name, taken.ack.txn, taken.spans, taken.times)
             self._write(change, [taken])
-        while self._waiting and self._in_flight < IN_FLIGHT_MAX:
+        while self._waiting and self._in_flight < self._in_flight_max:
             together, spans = [self._waiting.popleft()], TickSpans()
             count = len(together[0].spans)
             while self._waiting and count + len(self._waiting[0].spans) <= SPANS_MAX:
@@ -89,6 +102,9 @@ class AckWrites:
         def answered(refusal: Refusal | None) -> None:
             if isinstance(change, MessagesAcked):
                 self._in_flight -= 1
+                if refusal is not None and self._in_order:
+                    together.extend(self._waiting)
+                    self._waiting.clear()
             for taken in together:
                 if taken.envelope is not None:
                     taken.envelope.reply(refusal)

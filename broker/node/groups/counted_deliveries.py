@@ -9,7 +9,8 @@ from typing import Any
 
 from actors import Envelope
 from broker.core.groups.group_changes import MessagesTried
-from broker.core.groups.lease_book import Lease, LeaseBook
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.leases import Lease
 from broker.model.failure import Refusal, StreamingCode
 from broker.node.group_messages import BeginLease, LeasedMessages
 from broker.node.groups.group_writer import GroupWriter

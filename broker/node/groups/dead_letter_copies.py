@@ -19,6 +19,7 @@ from broker.model.groups.consumer_group import DeliveryLimit, DyingSpans, GroupK
 from broker.model.groups.dead_letter import Death, Letter, copied_id
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
+from broker.node.groups.dropped_vchannels import DroppedVChannels
 from broker.node.groups.group_reader import Answer, GroupReader
 from broker.node.groups.group_writer import GroupWriter
 from broker.node.groups.timely_items import TimelyItems
@@ -64,6 +65,7 @@ class DeadLetters(Actor[CarryOn]):
         self._opened = opened
         self._timely = TimelyItems(self._node.headers, lambda: opened.tail.closed.tick)
         self._writer = GroupWriter(opened, self._node, context.clock)
+        self._dropped = DroppedVChannels(opened, self._node.catalog)
         own = f"{self._key.name}~dead"
         self._reader = GroupReader(context, opened, GroupKey(self._key.vchannel, own), self._node)
         context.after(0.0, CarryOn())
@@ -104,6 +106,11 @@ class DeadLetters(Actor[CarryOn]):
         return {"vchannel": self._key.vchannel, "copies": self._copies}
 
     async def _carry_on(self, state: GroupState, limit: DeliveryLimit) -> Refusal | str | None:
+        if await self._dropped.among([limit.vchannel]):
+            return (
+                f"the collection of {limit.vchannel} was dropped; alter the group to have them in a"
+                " new one, or without a limit to have the messages delivered again"
+            )
         if self._copied is None:
             found = await self._look_up(state, limit)
             if not isinstance(found, set):
@@ -149,7 +156,7 @@ class DeadLetters(Actor[CarryOn]):
                 if not isinstance(delivery, Delivery):
                     return delivery
                 for letter in self._node.headers.letters(delivery.items):
-                    id = copied_id(letter.properties, self._key)
+                    id = copied_id(letter, self._key)
                     if id is not None:
                         found.add(id)
                 cursor = delivery.cursor

@@ -35,7 +35,8 @@ class DueMessages:
     ) -> tuple[ReleasedMessage, Sequence[bytes]]:
         """Copies of the first of these, in their order, and the last one that is among them.
 
-        A message that retention has removed, or that is damaged, has none: it is lost to groups.
+        A message that retention or a purge has removed, or that is damaged, has none: it is lost to
+        groups.
         """
         bodies: list[bytes] = []
         at = size_bytes = 0
@@ -59,7 +60,7 @@ class DueMessages:
     async def _part(self, due: Sequence[ReleasedMessage], at: int) -> RecordSlice | None:
         """The message, with those that follow it both in its record and in order."""
         record = await self._record(MessageId(due[at].id))
-        if record is None:
+        if record is None or self._is_purged(record, due[at].id):
             return None
         first = end = due[at].id - record.base_id
         size_bytes = 0
@@ -71,6 +72,14 @@ class DueMessages:
                 break
             end += 1
         return RecordSlice(record, first, end)
+
+    def _is_purged(self, record: Record, id: int) -> bool:
+        """Whether a purge has removed it, although its space may not be given back yet."""
+        purge = self._opened.purges.purges.get(record.vchannel)
+        if purge is None or record.base_tick + id - record.base_id > purge.upto:
+            return False
+        # One of a transaction has the tick of the commit.
+        return record.txn is None or record.next_id <= purge.whole_id
 
     async def _record(self, id: MessageId) -> Record | None:
         found = _holding(self._near, id)

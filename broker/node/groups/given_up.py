@@ -10,7 +10,8 @@ from typing import Any
 from actors import ActorError, Context, Envelope, NameTaken
 from broker.core.groups.group_changes import MessagesDying
 from broker.core.groups.group_rules import DYING_MAX, reject_refusal
-from broker.core.groups.lease_book import LeaseBook, Returned
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.leases import Returned
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import PChannelName

@@ -1,12 +1,14 @@
 """Creates, drops, seeks and lists the groups of one pchannel, and starts their actors.
 
-Changes are made one after the other, so that two that contradict each other cannot cross.
+Changes are made one after the other, so that two that contradict each other cannot cross. Creations
+of different groups cannot, so they are written together.
 """
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
 from typing import Final, assert_never
+
+import anyio
 
 from actors import (
     Actor,
@@ -35,13 +37,15 @@ from broker.core.groups.group_rules import (
     LEASE_MS,
     lease_refusal,
     limit_refusal,
+    mode_refusal,
     name_refusal,
     no_group,
 )
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.core.naming import belongs_to, is_physical
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView, listed_by
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import PChannelName, TimeTick
 from broker.node.group_messages import (
     AlterGroup,
@@ -57,8 +61,11 @@ from broker.node.group_messages import (
     StartSchedules,
     StopGroup,
 )
+from broker.node.groups.creation_runs import creation_runs
 from broker.node.groups.dead_letter_copies import dead_letters_spec
+from broker.node.groups.dropped_vchannels import DroppedVChannels
 from broker.node.groups.group_leases import GroupLeases
+from broker.node.groups.group_list import listed_groups
 from broker.node.groups.group_writer import GroupWriter
 from broker.node.groups.scheduler import scheduler_spec
 from broker.node.state.node_runtime import NodeRuntime
@@ -92,18 +99,25 @@ class GroupKeeper(Actor[KeeperMessage]):
         if opened is not None:
             opened.groups.keeper = context.self
             self._writer = GroupWriter(opened, self._node, context.clock)
+            self._dropped = DroppedVChannels(opened, self._node.catalog)
             context.after(0.0, StartSchedules())
             context.after(DROPPED_S, ForgetDropped())
 
     async def receive(self, batch: Sequence[Envelope[KeeperMessage]]) -> None:
-        """One request after the other."""
-        for envelope in batch:
-            opened = self._opened
-            if opened is None:
+        """One request after the other, except creations of different groups, which share writes."""
+        opened = self._opened
+        if opened is None:
+            for envelope in batch:
                 cause = f"{self._name} is closing; locate the channel again and retry"
                 envelope.reply(Refusal(StreamingCode.ON_SHUTDOWN, cause))
+            return
+        for together in creation_runs(batch):
+            if len(together) == 1:
+                await self._carry_out(opened, together[0])
                 continue
-            await self._carry_out(opened, envelope)
+            async with anyio.create_task_group() as tasks:
+                for envelope in together:
+                    tasks.start_soon(self._carry_out, opened, envelope)
 
     def statistics(self) -> Mapping[str, int | float | str]:
         """How many groups the pchannel has, and how many run."""
@@ -112,7 +126,7 @@ class GroupKeeper(Actor[KeeperMessage]):
     async def _carry_out(self, opened: OpenChannel, envelope: Envelope[KeeperMessage]) -> None:
         match envelope.message:
             case ListGroups() as wanted:
-                envelope.reply(_listed(opened, wanted))
+                envelope.reply(listed_groups(opened.groups, wanted))
             case CreateGroup() | AlterGroup() | SeekGroup() | DropGroup() | OpenGroup() as request:
                 key = request.key
                 refusal = name_refusal(key.name) or _unsettled_refusal(opened, key)
@@ -145,6 +159,9 @@ class GroupKeeper(Actor[KeeperMessage]):
                 if any(key.name == SCHEDULE for key in opened.groups.unsettled):
                     # Nobody would start one that is stored only now.
                     self._context.after(RETRY_S, StartSchedules())
+                groups = opened.groups.table.groups.values()
+                for key in [it.key for it in groups if it.has_exceeded]:
+                    await self._open(opened, key)  # it decides that they die
                 await self._start_dead_letters(opened)
             case ForgetDropped():
                 await self._forget_dropped(opened)
@@ -157,8 +174,8 @@ class GroupKeeper(Actor[KeeperMessage]):
 
         Members are told that there is no such group.
         """
-        dropped = opened.segments.dropped
-        groups = opened.groups.table.groups if dropped else {}
+        groups = opened.groups.table.groups
+        dropped = await self._dropped.among({it.vchannel for it in groups})
         gone = [it for it in groups if it.vchannel in dropped]
         for key in [it for it in gone if it not in opened.groups.unsettled]:
             with contextlib.suppress(ActorError):
@@ -192,21 +209,22 @@ class GroupKeeper(Actor[KeeperMessage]):
         refusal = (
             lease_refusal(create.lease_ms)
             or self._vchannel_refusal(key.vchannel)
-            or _dropped_refusal(opened, key.vchannel)
-            or self._limit_refusal(create.limit)
             or _floor_refusal(opened, create.floor)
+            or await self._dropped_refusal(key.vchannel)
+            or await self._limit_refusal(create.limit)
         )
         if refusal is not None:
             return refusal
         if key in groups:
             if create.exist_ok:
-                return opened.groups.view(key)
+                return mode_refusal(key, create.mode, groups[key].mode) or opened.groups.view(key)
             cause = f"group {key.name!r} exists already on {key.vchannel}"
             return Refusal(StreamingCode.IGNORED_OPERATION, cause)
         refusal = _too_many(opened, self._name)
         if refusal is not None:
             return refusal
-        change = GroupCreated(key.name, create.lease_ms, create.floor, create.limit)
+        mode = create.mode or GroupMode.SHARED
+        change = GroupCreated(key.name, create.lease_ms, create.floor, create.limit, mode)
         return await self._changed(opened, key, change)
 
     async def _alter(self, opened: OpenChannel, alter: AlterGroup) -> GroupView | Refusal:
@@ -214,11 +232,14 @@ class GroupKeeper(Actor[KeeperMessage]):
         if known is None:
             return no_group(key.vchannel, key.name)
         lease_ms = known.lease_ms if alter.lease_ms is None else alter.lease_ms
-        refusal = lease_refusal(lease_ms) or self._limit_refusal(alter.limit)
+        refusal = lease_refusal(lease_ms) or await self._limit_refusal(alter.limit)
         refusal = refusal or await self._stop(opened, key)
         if refusal is not None:
             return refusal
-        return await self._changed(opened, key, GroupAltered(key.name, lease_ms, alter.limit))
+        change = GroupAltered(key.name, lease_ms, alter.limit)
+        altered = await self._changed(opened, key, change)
+        await self._start_dead_letters(opened)
+        return altered
 
     async def _seek(
         self, opened: OpenChannel, key: GroupKey, floor: TimeTick | None
@@ -315,9 +336,18 @@ class GroupKeeper(Actor[KeeperMessage]):
     def _above(self) -> str:
         return f"{self._context.path.rpartition('/')[0]}/{GROUPS}"
 
-    def _limit_refusal(self, limit: DeliveryLimit | None) -> Refusal | None:
+    async def _limit_refusal(self, limit: DeliveryLimit | None) -> Refusal | None:
         refusal = limit_refusal(limit)
-        return refusal or (None if limit is None else self._vchannel_refusal(limit.vchannel))
+        if refusal is not None or limit is None:
+            return refusal
+        place = limit.vchannel
+        return self._vchannel_refusal(place) or await self._dropped_refusal(place)
+
+    async def _dropped_refusal(self, vchannel: str) -> Refusal | None:
+        if not await self._dropped.among([vchannel]):
+            return None
+        cause = f"the collection of {vchannel} was dropped; a group needs one that exists"
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
     def _vchannel_refusal(self, vchannel: str) -> Refusal | None:
         if not is_physical(vchannel) and belongs_to(vchannel, self._name):
@@ -332,13 +362,6 @@ def _unsettled_refusal(opened: OpenChannel, key: GroupKey) -> Refusal | None:
         return None
     cause = f"a change of group {key.name!r} on {key.vchannel} is still being written; retry"
     return Refusal(StreamingCode.INNER, cause)
-
-
-def _dropped_refusal(opened: OpenChannel, vchannel: str) -> Refusal | None:
-    if vchannel not in opened.segments.dropped:
-        return None
-    cause = f"the collection of {vchannel} was dropped; a group needs one that exists"
-    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
 
 
 def _too_many(opened: OpenChannel, name: PChannelName) -> Refusal | None:
@@ -356,19 +379,6 @@ def _floor_refusal(opened: OpenChannel, floor: TimeTick | None) -> Refusal | Non
         return None
     cause = f"tick {floor} is not between 0 and {closed}, the newest closed one of the channel"
     return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-
-
-def _listed(opened: OpenChannel, wanted: ListGroups) -> tuple[GroupView, ...]:
-    vchannels, after = set(wanted.vchannels), wanted.after
-    keys = [
-        key
-        for key in opened.groups.table.groups
-        if (not vchannels or key.vchannel in vchannels)
-        and wanted.name in ("", key.name)
-        and key.name != SCHEDULE
-        and (after is None or listed_by(key) > listed_by(after))
-    ]
-    return tuple([opened.groups.view(key) for key in nsmallest(wanted.most, keys, listed_by)])
 
 
 def _retry(error: ActorError) -> Refusal:

@@ -5,27 +5,28 @@ for nothing but the start of a reader: reads and writes are answered by messages
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
-from actors import Actor, ActorError, Context, Envelope, Timer
+from actors import Actor, ActorError, Context, Envelope
 from broker.core.groups.group_rules import nack_refusal
 from broker.core.groups.group_state import HeldAck
-from broker.core.groups.lease_book import LeaseBook, Portion
-from broker.core.log.delivery import DeliveredItem
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.leases import Portion
+from broker.core.groups.ordered_book import OrderedBook
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import PChannelName
-from broker.model.position import ReadPosition
 from broker.node.appender_messages import CloseTick
 from broker.node.group_messages import (
     AckMessages,
     BeginLease,
     ExtendLease,
+    GiveVChannel,
     GroupJoined,
     GroupMessage,
     JoinGroup,
-    LeasedMessages,
     LeaseMessage,
     LeaveGroup,
     MemberMessage,
@@ -34,16 +35,20 @@ from broker.node.group_messages import (
     RejectMessages,
     StopGroup,
     TakeMessages,
+    WatchOwnership,
 )
 from broker.node.groups.ack_writes import AckWrites, TakenAck
 from broker.node.groups.counted_deliveries import CountedDeliveries
 from broker.node.groups.given_up import GivenUp
 from broker.node.groups.group_reader import Answer, GroupReader, position_or_refusal
 from broker.node.groups.group_writer import GroupWriter
+from broker.node.groups.leasing.ordered_leases import OrderedLeases
+from broker.node.groups.leasing.portion_reading import LeaseParts, PortionReading
+from broker.node.groups.leasing.shared_leases import SharedLeases
 from broker.node.groups.timely_items import TimelyItems
 from broker.node.groups.unread import UnreadPart
 from broker.node.groups.waiting_members import WaitingMembers
-from broker.node.groups.wanted_items import first_tick, wanted_items
+from broker.node.groups.wake_timer import WakeTimer
 from broker.node.scanner_messages import Delivery
 from broker.node.state.channel_groups import RunningGroup
 from broker.node.state.node_runtime import NodeRuntime
@@ -67,21 +72,13 @@ _Message = GroupMessage | LookAgain
 _Envelope = Envelope[_Message]
 
 
-@dataclass(slots=True)
-class _Reading:
-    """A portion that is being read up to `cursor`."""
-
-    portion: Portion
-    cursor: ReadPosition
-    items: list[DeliveredItem] = field(default_factory=list)
-
-
 class GroupLeases(Actor[_Message]):
     """See the module."""
 
     _context: Context[_Message]
     _opened: OpenChannel
     _book: LeaseBook
+    _leases: SharedLeases | OrderedLeases
     _reader: GroupReader
     _unread: UnreadPart
     _acks: AckWrites
@@ -89,19 +86,20 @@ class GroupLeases(Actor[_Message]):
     _given_up: GivenUp
     _running: RunningGroup
     _timely: TimelyItems
+    _wake: WakeTimer[_Message]
 
     def __init__(self, name: PChannelName, key: GroupKey, node: NodeRuntime) -> None:
         self._name = name
         self._key = key
         self._node = node
         self._takers = WaitingMembers(self._is_member)
-        self._reading: _Reading | None = None
-        self._answers: list[tuple[_Reading, Answer]] = []
+        self._reading: PortionReading | None = None
+        self._answers: list[tuple[PortionReading, Answer]] = []
         self._refused = 0
+        self._new_first = False
+        """It is the turn of new messages: what came again was leased last."""
         self._begun = False
         self._busy_s = 0.0
-        self._timer: Timer | None = None
-        self._timer_s = 0.0
 
     async def started(self, context: Context[_Message]) -> None:
         """Begin with everything above the floor; end when there is no such group any more."""
@@ -115,7 +113,9 @@ class GroupLeases(Actor[_Message]):
             # What an earlier life has sent for a transaction must be held before this one leases.
             await opened.appender.ask(CloseTick(), deadline_s=CLOSE_S)
         self._opened = opened
-        self._book = book = LeaseBook(state, opened.tail.closed.tick)
+        shared, closed = state.mode is GroupMode.SHARED, opened.tail.closed.tick
+        book = LeaseBook(state, closed) if shared else OrderedBook(state, closed)
+        self._book = book
         self._timely = TimelyItems(self._node.headers, lambda: opened.tail.closed.tick)
         self._reader = GroupReader(context, opened, self._key, self._node)
         self._unread = UnreadPart(opened.tail, self._key.vchannel, context.self)
@@ -125,13 +125,22 @@ class GroupLeases(Actor[_Message]):
             context.after(delay_s, LOOK)
 
         # A write may make room for new leases, and one that failed returns messages.
-        self._acks = AckWrites(self._key, writer, look)
+        self._acks = AckWrites(self._key, writer, look, in_order=not shared)
         self._counted = CountedDeliveries(book, writer, look)
+        parts = LeaseParts(self._takers, self._unread, self._timely, self._counted, self._acks)
+        self._leases = (
+            OrderedLeases(book, parts)
+            if isinstance(book, OrderedBook)
+            else SharedLeases(book, parts)
+        )
         self._given_up = GivenUp(book, writer, (self._name, self._node), look)
         self._busy_s = context.clock.monotonic_s()
         self._begun = True
         opened.groups.running[self._key] = self._running = RunningGroup(self._view, self._end_txn)
-        self._wake_at(self._busy_s + IDLE_S)
+        self._wake = WakeTimer(context, LOOK)
+        self._wake.at(self._busy_s + IDLE_S)
+        if book.exceeded:
+            look()
 
     async def receive(self, batch: Sequence[_Envelope]) -> None:
         """Take what members say, then write acknowledgements, then serve who waits."""
@@ -191,10 +200,14 @@ class GroupLeases(Actor[_Message]):
         match request:
             case TakeMessages() as take:
                 self._queue(envelope, take, now_s)
-            case JoinGroup(name):
-                envelope.reply(self._join(name))
+            case JoinGroup() as join:
+                envelope.reply(self._join(join))
             case LeaveGroup(member):
                 self._book.leave(member, now_s)
+            case WatchOwnership() as watch:
+                self._leases.watch(envelope, watch, now_s)
+            case GiveVChannel() as give:
+                self._leases.give(give)
             case StopGroup():
                 self._stop_unless_used(envelope)
             case _ as said:
@@ -203,11 +216,11 @@ class GroupLeases(Actor[_Message]):
     def _is_member(self, number: int) -> bool:
         return self._book.is_member(number)
 
-    def _join(self, name: str) -> GroupJoined | Refusal:
-        member = self._book.join(name)
+    def _join(self, join: JoinGroup) -> GroupJoined | Refusal:
+        member = self._book.join(join.name, join.identity)
         if isinstance(member, Refusal):
             return member
-        return GroupJoined(member, self._book.state.lease_ms)
+        return GroupJoined(member, self._book.state.lease_ms, self._book.state.mode)
 
     def _queue(self, envelope: _Envelope, take: TakeMessages, now_s: float) -> None:
         if not self._book.is_member(take.member):
@@ -233,7 +246,7 @@ class GroupLeases(Actor[_Message]):
 
     def _take_ack(self, envelope: _Envelope, ack: AckMessages) -> None:
         times = self._book.times_of(ack.lease)
-        taken = self._book.take_acked(ack.member, ack.lease, ack.spans)
+        taken = self._book.take_acked(ack.member, ack.lease, ack.spans, ack.txn)
         if isinstance(taken, Refusal):
             envelope.reply(taken)
         else:
@@ -273,28 +286,29 @@ class GroupLeases(Actor[_Message]):
         if not self._takers:
             return
         busy = self._reading
-        if busy is not None and busy.portion.returned is not None:
+        if busy is not None and (self._new_first or busy.portion.returned is not None):
             return
-        portion = self._book.portion(now_s)
+        new_first = self._new_first and not self._unread.waits(now_s)
+        portion = self._leases.portion(now_s, new_first=new_first)
         if portion is None:
             return
-        # What comes again goes first; a read of new messages that waits for some is given up.
+        # What comes again goes first, in turn with new messages: one that is nacked at once would
+        # hold up all others. A read of new messages that waits for some is given up.
         if portion.returned is not None or (busy is None and not self._unread.waits(now_s)):
             await self._begin(portion)
 
     async def _begin(self, portion: Portion) -> None:
-        cursor: ReadPosition | Refusal | None = None if portion.returned else self._unread.at
-        if cursor is None:
-            cursor = await position_or_refusal(self._reader, portion.after)
+        known = None if portion.returned else self._unread.at
+        cursor = known or await position_or_refusal(self._reader, portion.after)
         if isinstance(cursor, Refusal):
-            self._reading = None
+            self._reading, self._new_first = None, False
             self._book.put_back(portion)
             self._read_refused(cursor)
             return
-        self._reading = _Reading(portion, cursor)
+        self._reading = PortionReading(portion, cursor)
         await self._pull(self._reading)
 
-    async def _pull(self, reading: _Reading) -> None:
+    async def _pull(self, reading: PortionReading) -> None:
         bytes_max = self._takers.bytes_max
 
         def answered(answer: Answer) -> None:
@@ -306,9 +320,10 @@ class GroupLeases(Actor[_Message]):
         except ActorError as error:
             answered(error)
 
-    async def _take_answer(self, reading: _Reading, answer: Answer, now_s: float) -> None:
+    async def _take_answer(self, reading: PortionReading, answer: Answer, now_s: float) -> None:
         if not isinstance(answer, Delivery):
             self._reading = self._unread.at = None
+            self._new_first = False
             self._book.put_back(reading.portion)
             if isinstance(answer, Refusal):
                 self._read_refused(answer)
@@ -324,10 +339,13 @@ class GroupLeases(Actor[_Message]):
             await self._pull(reading)
             return
         self._reading = None
-        if self._lease(reading, now_s):
+        if self._leases.lease(reading, now_s):
+            self._busy_s = now_s
+            self._new_first = self._leases.takes_turns and reading.portion.returned is not None
             return
         returned = reading.portion.returned
         if returned is None:
+            self._new_first = False
             self._unread.reached(answer.cursor, found=False)
             self._let_go(reading)
         elif answer.cursor.tick >= returned.spans.end:
@@ -336,31 +354,7 @@ class GroupLeases(Actor[_Message]):
             self._reading = reading
             await self._pull(reading)
 
-    def _lease(self, reading: _Reading, now_s: float) -> bool:
-        """Lease what was read to who waits longest; False if there is nothing to lease."""
-        portion, reached = reading.portion, reading.cursor.tick
-        if portion.returned is not None:
-            reached = min(reached, portion.returned.spans.end)
-        items = wanted_items(reading.items, self._book.wanted(portion, reached), self._timely)
-        if not items:
-            return False
-        if self._book.is_last(portion):
-            reached = first_tick(items)
-            wanted = self._book.wanted(portion, reached)
-            items = wanted_items(items, wanted, self._timely)
-        taker = self._takers.pop()
-        if taker is None:
-            self._book.put_back(portion)
-            return True
-        lease = self._book.lease(taker.take.member, portion, reached, now_s)
-        if portion.returned is None:
-            self._unread.reached(reading.cursor, found=True)
-        leased = LeasedMessages(lease.number, lease.span, lease.times, items, lease.alone)
-        self._counted.give(taker.envelope, lease, leased)
-        self._busy_s = now_s
-        return True
-
-    def _let_go(self, reading: _Reading) -> None:
+    def _let_go(self, reading: PortionReading) -> None:
         """Settle ticks at which no message is left: the floor would stay below them."""
         passed = self._timely.passed(self._context.clock.monotonic_s())
         spans = self._book.nothing_left(reading.portion, reading.cursor.tick, passed)
@@ -385,16 +379,6 @@ class GroupLeases(Actor[_Message]):
             self._context.stop()
             return
         idle = None if self._book.has_members else self._busy_s + IDLE_S
-        ends = (self._takers.next_s(), self._book.next_s(now_s), idle)
+        ends = (self._takers.next_s(), self._leases.tell(now_s), self._book.next_s(now_s), idle)
         if wakes := [it for it in ends if it is not None]:
-            self._wake_at(min(wakes))
-
-    def _wake_at(self, at_s: float) -> None:
-        now_s = self._context.clock.monotonic_s()
-        if now_s < self._timer_s <= at_s:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_s = at_s
-        # A little later: a clock that comes to `at_s` by rounding down would find nothing to do.
-        self._timer = self._context.after(max(0.0, at_s - now_s) + 0.001, LOOK)
+            self._wake.at(min(wakes))

@@ -49,6 +49,7 @@ class GroupReader:
 
     async def behind(self, tick: TimeTick) -> ReadPosition:
         """Where to read what lies above the tick. Raises Refused."""
+        tick = max(tick, self._opened.purges.upto(self._key.vchannel))
         found = await self._opened.seek(TimeTick(tick + 1))
         # The log may hold a group that is not published yet.
         next_id = min(found, self._opened.tail.next_id)

@@ -1,7 +1,8 @@
 """Counts what consumer groups have not acknowledged: a few seconds old, for lists and metrics.
 
 It follows each log by the heads of its records, from the lowest floor on; no message is read. What
-was counted once is not counted again, so an idle group costs nothing but a look.
+was counted once is not counted again, so an idle group costs nothing but a look. Floors of groups
+with nothing above them are raised, see `idle_floors`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from broker.core.groups.lag_counts import LagCounts
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.model.failure import Refused
 from broker.model.ids import MessageId, PChannelName, TimeTick
+from broker.node.groups.idle_floors import raise_idle_floors
 from broker.node.queries.measure_channels import first_of_span, is_hidden
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -36,6 +38,7 @@ class _Followed:
     opened: OpenChannel
     counts: LagCounts
     next_id: MessageId
+    compactions: int
     whole: bool = False
 
 
@@ -45,6 +48,7 @@ class LagWatch(Actor[LookAtLags]):
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
         self._followed: dict[PChannelName, _Followed] = {}
+        self._raised = 0
 
     async def started(self, context: Context[LookAtLags]) -> None:
         """Look soon, and every `LOOK_S`."""
@@ -65,9 +69,9 @@ class LagWatch(Actor[LookAtLags]):
         self._context.after(LOOK_S, LookAtLags())
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        """How many logs it follows, and how many of them to their end."""
+        """How many logs it follows, how many of them to their end, and floors that it raised."""
         whole = sum([it.whole for it in self._followed.values()])
-        return {"channels": len(self._followed), "counted": whole}
+        return {"channels": len(self._followed), "counted": whole, "raised": self._raised}
 
     async def _look(self, name: PChannelName, opened: OpenChannel) -> None:
         floors = _floors(opened)
@@ -76,12 +80,13 @@ class LagWatch(Actor[LookAtLags]):
             return
         known = self._followed.get(name)
         if known is None or known.opened is not opened or not _goes_on(known, floors):
-            counts = LagCounts(floors)
+            counts, version = LagCounts(floors), opened.compactions.version
             next_id = await first_of_span(opened, counts.after, HEADS_MAX)
-            known = self._followed[name] = _Followed(opened, counts, next_id)
+            known = self._followed[name] = _Followed(opened, counts, next_id, version)
         known.whole = await self._follow(known)
         if known.whole:
             _note(opened, known.counts)
+            self._raised += raise_idle_floors(opened, known.counts, self._node, self._context.clock)
 
     async def _follow(self, known: _Followed) -> bool:
         """Count new records; False when some are left for the next look."""
@@ -104,8 +109,12 @@ class LagWatch(Actor[LookAtLags]):
 
 
 def _goes_on(known: _Followed, floors: Mapping[str, TimeTick]) -> bool:
-    """Whether to count on: also while the end was never reached, or new groups would prevent it."""
-    return not known.whole or known.counts.serves(floors)
+    """Whether to count on: also while the end was never reached, or new groups would prevent it.
+
+    Behind a pass of compaction there may be less than was counted.
+    """
+    same = known.compactions == known.opened.compactions.version
+    return not known.whole or (same and known.counts.serves(floors))
 
 
 def _floors(opened: OpenChannel) -> dict[str, TimeTick]:

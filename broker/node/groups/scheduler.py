@@ -180,13 +180,16 @@ class Scheduler(Actor[LookAtSchedule]):
                 notes.warning("%s: message %d: %s", record.vchannel, record.base_id, error)
             return
         times = None if record.batch is None else headers.delivery_times(record.batch.properties)
-        if times is not None and is_delayed(times, item.first_tick):
+        if times is not None and is_delayed(times, item.batch_tick):
             for index in range(item.first, item.end):
                 message = ReleasedMessage(times.at_ms, record.base_id + index)
                 self._schedule.add(message, item.first_tick)
 
     async def _release(self, closed: TimeTick) -> bool:
         """Release what is due at this tick; False when it has to begin anew."""
+        if self._node.full is not None:
+            # Copies would fill the room that is kept for what frees a full disk.
+            return True
         while due := self._schedule.due(closed >> TICK_LOGICAL_BITS, self._due.count_max):
             taken, bodies = await self._due.copies(due)
             if bodies:

@@ -31,8 +31,10 @@ class TimelyItems:
         times = self.headers.delivery_times(batch.properties)
         if times is None:
             return (item,)
-        expired = is_expired(times, item.first_tick, self._closed())
-        if not expired and not is_delayed(times, item.first_tick):
+        # By the whole batch, as the Scheduler does: it may be cut amid the millisecond it is due.
+        tick = item.batch_tick
+        expired = is_expired(times, tick, self._closed())
+        if not expired and not is_delayed(times, tick):
             return (item,)
         self.expired += item.end - item.first if expired else 0
         self._passed = max(self._passed, item.last_tick)

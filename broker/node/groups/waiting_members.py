@@ -69,6 +69,14 @@ class WaitingMembers:
                 return taker
         return None
 
+    def pop_member(self, member: int) -> Taker | None:
+        """Take out this member; None if it does not wait any more."""
+        for at, taker in enumerate(self._takers):
+            if taker.take.member == member:
+                del self._takers[at]
+                return taker if self._waits(taker) else None
+        return None
+
     def refuse(self, refusal: Refusal) -> None:
         """Answer all of them."""
         for taker in self._takers:

@@ -79,9 +79,16 @@ class Membership(Actor[MembershipMessage]):
         self._last_error = ""
 
     async def started(self, context: Context[MembershipMessage]) -> None:
-        """Register at once. After a restart the coordinator returns the session of this process."""
+        """Register at once; nothing may be written before that has succeeded.
+
+        After a restart the coordinator returns the session of this process.
+        """
         self._context = context
         self._began_s = context.clock.monotonic_s()
+        if not self._write_lease.session:
+            # A coordinator that knows an earlier process at this address may assign channels before
+            # it has registered this one. A writer opened then would be of no session, for good.
+            self._write_lease.end()
         context.after(0.0, SendHeartbeat())
 
     async def receive(self, batch: Sequence[Envelope[MembershipMessage]]) -> None:

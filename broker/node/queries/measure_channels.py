@@ -80,7 +80,7 @@ async def measure_channels(locate: LocateChannel, headers: Headers, question: Qu
     )
     for place, name, after, channels in places:
         span = (after, question.until)
-        measuring = SpanCount(channels, span, grain, question.enough, name)
+        measuring = SpanCount(channels, span, grain, question.enough, name, place.view.purged())
         walk = _Walk(place, measuring, headers, together)
         walk.copies_max = COPIES_MAX // len(places)
         await walk.run(HEADS_MAX // len(places), deadline_s)

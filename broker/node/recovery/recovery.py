@@ -182,7 +182,10 @@ class Recovery(Actor[RecoveryMessage]):
         """Records evicted from the tail. Damage is stepped over, as when a log is opened."""
         log, closed = self._opened.log, self._opened.tail.closed
         try:
-            return await log.read(replay.next_id, READ_BYTES)
+            found = await log.read(replay.next_id, READ_BYTES)
+            if not found:  # a restored log may end where space was given back
+                replay.next_id = self._opened.tail.next_id
+            return found
         except OutOfRange:
             replay.next_id = log.bounds().first_id
         except Corrupt as damage:
@@ -211,6 +214,9 @@ class Recovery(Actor[RecoveryMessage]):
         """
         assert self._replay is not None
         state = self._replay.state
+        if self._change is None:
+            state.purges.forget_below(self._opened.log.bounds().first_id)
+            state.compactions.forget_removed(self._opened.log.bounds().removed_tick)
         change = self._change = self._change or state.take()
         try:
             await self._claim.save(change)

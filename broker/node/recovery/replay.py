@@ -86,6 +86,8 @@ async def read_through(replay: Replay, log: Log, transactions: Transactions) -> 
                 doubtful |= {view.context.id for view in transactions.views()}
                 replay.next_id = await _behind(log, replay.next_id, bounds.next_id)
             continue
+        if not records:
+            break  # a restored log may end where space was given back
         for record in records:
             transactions.replay(record)
         transactions.remember(())  # `state` knows which ended and how long that matters
@@ -130,11 +132,11 @@ async def _oldest_open(log: Log, bounds: LogBounds) -> MessageId:
     if bounds.first_id == bounds.next_id:
         return bounds.next_id
     try:
-        (newest,) = (await log.read(MessageId(bounds.next_id - 1), 1))[-1:]
+        newest = await log.read(MessageId(bounds.next_id - 1), 1)
     except Corrupt:
-        # The newest record does not tell, so transactions are looked for in the whole log.
-        return bounds.first_id
-    return max(bounds.first_id, newest.last_confirmed_id)
+        newest = ()
+    # If the newest record does not tell, transactions are looked for in the whole log.
+    return max([bounds.first_id, *[it.last_confirmed_id for it in newest[-1:]]])
 
 
 async def _behind(log: Log, damaged_id: MessageId, next_id: MessageId) -> MessageId:

@@ -31,13 +31,14 @@ class GroupNotes:
     """What is known of a group beside the table, since its pchannel is open here.
 
     `redelivered` and `expired`: of lives of the Group that have ended. `left`: the closed tick when
-    the last one ended.
+    the last one ended. `raised`: the tick at which the floor of an idle group was raised last.
     """
 
     redelivered: int = 0
     expired: int = 0
     dead: int = 0
     left: TimeTick = TimeTick(0)
+    raised: TimeTick = TimeTick(0)
     lag: GroupLag | None = None
 
 
@@ -92,9 +93,16 @@ class ChannelGroups:
             redelivered=notes.redelivered + view.redelivered,
             expired=notes.expired + view.expired,
             dead=notes.dead,
-            seen=TimeTick(0) if running is not None else max(view.group.tick, notes.left),
+            seen=TimeTick(0) if running is not None else _seen(view.group.tick, notes),
             lag=notes.lag,
         )
+
+    def raised(self, key: GroupKey, before: TimeTick) -> None:
+        """The floor of an idle group was raised: that is no sign of life, but `before` was."""
+        state = self.table.groups.get(key)
+        if state is not None:
+            notes = self.noted(key)
+            notes.left, notes.raised = _seen(before, notes), state.tick
 
     def behind(self, key: GroupKey) -> tuple[int, int]:
         """How far a group is behind, to sort by: its age, then messages, as counted last."""
@@ -124,3 +132,8 @@ class ChannelGroups:
     def figures(self) -> Mapping[str, int]:
         """How many groups there are, and how many of them have members or had some lately."""
         return {"groups": len(self.table.groups), "running": len(self.running)}
+
+
+def _seen(changed: TimeTick, notes: GroupNotes) -> TimeTick:
+    """When somebody was there, by the newest change of the group."""
+    return max(notes.left, changed if changed > notes.raised else TimeTick(0))

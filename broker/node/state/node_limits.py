@@ -2,12 +2,28 @@
 
 from dataclasses import dataclass
 
+from broker.core.compaction.compaction_due import CompactionShares
 from broker.core.log.numbered_producers import ProducerLimits
+from broker.core.pressure.watermarks import Watermarks
 from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.model.retention.policy import Retention
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+DISK_ROOM = (20 * GIB, 4 * GIB, GIB)
+"""No watermark of the disk begins while so many bytes are free: of warning, slowing, refusing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressureMarks:
+    """When appends are slowed and refused; by default never."""
+
+    disk: Watermarks = Watermarks()
+    memory: Watermarks = Watermarks()
+    memory_bytes: int = 0
+    """Of this the shares of memory are; 0: what the machine or the container has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +86,7 @@ class NodeLimits:
     """So long the coordinator may not answer before anything beyond that is removed."""
     retention_period_s: float = 10.0
     """Time between two checks for segments that retention may drop."""
+    marks: PressureMarks = PressureMarks()
+    compaction: CompactionShares = CompactionShares()
+    compaction_map_bytes: int = 64 * MIB
+    """Memory for the keys of one pass; one that does not fit is done in several passes."""

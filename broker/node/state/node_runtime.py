@@ -5,14 +5,17 @@
 Next: broker/node/append/appender.py
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from broker.model.failure import Refusal
 from broker.model.ids import NodeId
 from broker.node.state.channel_meters import Meters
 from broker.node.state.live_limits import LiveLimits
 from broker.node.state.node_limits import NodeLimits
 from broker.node.state.open_channels import OpenChannels
 from broker.node.state.pause import ConsumptionPause
+from broker.node.state.pressure import NodePressure
 from broker.node.state.retention_rule import RetentionRule
 from broker.node.state.tick_cache import TickCache
 from broker.node.state.write_lease import WriteLease
@@ -21,6 +24,9 @@ from broker.ports.holds import Holds, NoHolds
 from broker.ports.memory import Memory
 from broker.ports.nodes import ChannelObserver
 from broker.ports.recovery_store import RecoveryStore
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.space.collection_retentions import CollectionRetentions, NoRetentions
+from broker.ports.space.disk_room import DiskRoom, EnoughRoom
 from broker.ports.terms import Terms
 from broker.ports.ticks import TickSource
 from broker.ports.wal import Wal
@@ -38,6 +44,9 @@ class NodePorts:
     recovery: RecoveryStore
     memory: Memory
     holds: Holds = NoHolds()
+    catalog: RowSchemas = NoRowSchemas()
+    retentions: CollectionRetentions = NoRetentions()
+    room: DiskRoom = EnoughRoom()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +67,26 @@ class NodeRuntime:
     meters: Meters
     retention: RetentionRule
     holds: Holds
+    catalog: RowSchemas
+    retentions: CollectionRetentions
+    room: DiskRoom
     write_lease: WriteLease = field(default_factory=WriteLease)
+    pressure: NodePressure = field(default_factory=NodePressure)
 
     @property
     def limits(self) -> NodeLimits:
         """The limits in force; read them where they are needed, because they may change."""
         return self.live.now
+
+    @property
+    def full(self) -> Refusal | None:
+        """Why messages that take space are refused; None: they are not."""
+        return self.room.refusal or self.pressure.refusal
+
+    def warnings(self) -> Sequence[str]:
+        """What an operator should know of retention, disk and memory now."""
+        of_collections = [text for it in self.open_channels.all() for text in it.kept.warnings()]
+        return [*self.pressure.warnings(), *self.retention.warnings(), *of_collections]
 
     def adopt(self, limits: NodeLimits) -> None:
         """New limits, in effect at once; transactions that are open keep to them, too."""
@@ -92,4 +115,7 @@ def node_runtime(
         meters=Meters(),
         retention=RetentionRule(limits.retention, limits.hold_bytes_max),
         holds=ports.holds,
+        catalog=ports.catalog,
+        retentions=ports.retentions,
+        room=ports.room,
     )

@@ -3,7 +3,7 @@
 It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
-from collections.abc import MutableSet, Sequence
+from collections.abc import Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakSet
@@ -11,9 +11,11 @@ from weakref import WeakSet
 import anyio
 
 from actors import ActorError, Ref
+from broker.core.compaction.compaction_table import CompactionTable
 from broker.core.log.backlog import Backlog
 from broker.core.log.mvcc import MvccTicks
 from broker.core.segments.segment_table import SegmentTable
+from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refused
@@ -24,6 +26,8 @@ from broker.model.snapshot import WalCheckpoint
 from broker.node.appender_messages import AppenderMessage
 from broker.node.state.channel_events import ChannelEvent, ChannelOpened
 from broker.node.state.channel_groups import ChannelGroups
+from broker.node.state.collection_holders import CollectionHolders
+from broker.node.state.segment_contents import SegmentContents
 from broker.node.state.tail import Tail, TailMemory
 from broker.node.state.wal_refusals import refused
 from broker.ports.wal import Log, LogBounds, WalError
@@ -54,6 +58,16 @@ class HoldingReader(Protocol):
         ...
 
     @property
+    def vchannels(self) -> frozenset[str]:
+        """What it has selected; none: every vchannel."""
+        ...
+
+    @property
+    def read_to(self) -> TimeTick:
+        """It was given every message up to this tick."""
+        ...
+
+    @property
     def needed_from(self) -> MessageId | None:
         """It needs every message from this id on; None while it takes whatever is left."""
         ...
@@ -73,9 +87,17 @@ class OpenChannel:
     snapshot: SnapshotProgress
     segments: SegmentTable
     groups: ChannelGroups
+    purges: PurgeTable
+    compactions: CompactionTable
+    contents: SegmentContents = field(default_factory=SegmentContents)
+    kept: CollectionHolders = field(default_factory=CollectionHolders)
     # Weak: one that died without a word must not hold the log for ever.
     readers: MutableSet[HoldingReader] = field(default_factory=WeakSet)
+    purging: set[str] = field(default_factory=set)
+    """Vchannels of which a purge is being decided, or written."""
     closed: anyio.Event = field(default_factory=anyio.Event)
+    rewrites: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a segment is written anew: one at a time."""
 
     def offsets(self) -> ChannelOffsets:
         bounds = self.log.bounds()
@@ -123,6 +145,9 @@ class OpenChannel:
             return await self.log.advance(from_id, until_id, bytes_max)
         except WalError as error:
             raise refused(error) from error
+
+    def purged(self) -> Mapping[str, TimeTick]:
+        return self.purges.floors()
 
     def has_collection(self, vchannel: str) -> bool:
         return self.segments.is_ours(vchannel)

@@ -11,7 +11,9 @@ import math
 
 
 class WriteLease:
-    """Unlimited until `until` is called, as in a cluster of one process.
+    """Unlimited until `until` or `end` is called, as in a cluster of one process.
+
+    Session 0: none was granted yet.
 
     A writer remembers `session` when it opens. After a change of session it may never write again:
     in between, the coordinator may have assigned its channel to another node.

@@ -5,18 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.model.groups.delivery_times import AHEAD_MS_MAX
 from broker.spark.option_names import refuse_unknown
 from broker.spark.refusals import BadOption
-from broker.spark.source.source_options import DEFAULT_SERVER, SPARK_OWN
+from broker.spark.server_options import SERVER_OPTIONS, Server, server_of
 from broker.spark.source.source_options import NAMES as SOURCE_NAMES
+from broker.spark.source.source_options import SPARK_OWN
 from broker.spark.table_options import WITHOUT_OPTIONS, with_options_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
-    "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
-    "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
+    **SERVER_OPTIONS,
     "topic": (
         "none",
         (
@@ -31,6 +32,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "appId": ("the query's id", "name under which batches are committed, the same in every run"),
     "batchId": ("none", "`df.write` only, with `appId`: number of the batch; a repeat is ignored"),
+    "ttl": ("none", "consumer groups pass over rows that were committed longer ago, such as 1h"),
     "timeout": ("60s", "longest wait for one append, and for the commit"),
 }
 """Each option with its default and its meaning, for people."""
@@ -47,31 +49,32 @@ class SinkOptions:
     `key`: the column whose value chooses the shard of an Arrow row; None for none. `partition`: the
     partition of every row; None for the default one. `app` and
     `batch`: the name and number under which the write is committed; "" and None when the option is
-    not set. `timeout_s`: the longest wait for one append, and for the commit.
+    not set. `timeout_s`: the longest wait for one append, and for the commit. `ttl_s`: so long
+    consumer groups get a row after its commit; None for ever.
     """
 
-    server: str
-    cluster: str
+    server: Server
     topic: str
     key: str | None
     app: str
     batch: int | None
     timeout_s: float
     partition: str | None = None
+    ttl_s: float | None = None
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Parse options as Spark passes them: strings, names in any case. Raises BadOption."""
     given = _of_the_sink({name.lower(): value for name, value in options.items()})
     return SinkOptions(
-        server=given.get("server", DEFAULT_SERVER),
-        cluster=given.get("cluster", "by-dev"),
+        server=server_of(given),
         topic=_topic(given),
         key=_name(given, "key") if "key" in given else None,
         app=_name(given, "appId") if "appid" in given else "",
         batch=_batch(given, streaming=streaming),
-        timeout_s=_timeout_s(given),
+        timeout_s=_seconds(given, "timeout") or TIMEOUT_S,
         partition=_name(given, "partition") if "partition" in given else None,
+        ttl_s=_seconds(given, "ttl"),
     )
 
 
@@ -150,11 +153,14 @@ def _name(given: Mapping[str, str], option: str) -> str:
     return name
 
 
-def _timeout_s(given: Mapping[str, str]) -> float:
-    text = given.get("timeout")
+def _seconds(given: Mapping[str, str], option: str) -> float | None:
+    text = given.get(option)
     if text is None:
-        return TIMEOUT_S
+        return None
     found = re.fullmatch("([0-9]{1,9})(ms|s|m|h)", text.strip().lower())
     if found is None or int(found[1]) == 0:
-        raise BadOption("timeout", text, "use a number above 0 with ms, s, m or h, such as 30s")
-    return int(found[1]) * _SECONDS[found[2]]
+        raise BadOption(option, text, "use a number above 0 with ms, s, m or h, such as 30s")
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    if option == "ttl" and seconds > AHEAD_MS_MAX / 1000:
+        raise BadOption(option, text, "use at most 8784h, 366 days, or remove it")
+    return seconds

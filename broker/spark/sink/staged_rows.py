@@ -47,7 +47,7 @@ def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch])
     that an earlier run or attempt has staged are aborted: when Spark starts a copy of a slow task,
     the slow one fails.
     """
-    gateway = gateway_here(options.server, options.cluster)
+    gateway = gateway_here(options.server)
 
     async def begin(client: Client) -> Stage:
         attempt = name.attempt << ATTEMPT_BITS | randbits(ATTEMPT_BITS)
@@ -74,7 +74,7 @@ def commit(options: SinkOptions, parts: Sequence[StagedPart], *, of_stream: bool
         done = await client.commit_batch(app, batch, parts, deadline_s=options.timeout_s)
         repeats.tell(done, batch, of_stream=of_stream)
 
-    _waited(gateway_here(options.server, options.cluster), ask, options.timeout_s)
+    _waited(gateway_here(options.server), ask, options.timeout_s)
 
 
 def abort(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
@@ -86,7 +86,7 @@ def abort(options: SinkOptions, parts: Sequence[StagedPart]) -> None:
         await client.abort_batch(parts, deadline_s=options.timeout_s)
 
     try:
-        _waited(gateway_here(options.server, options.cluster), ask, options.timeout_s)
+        _waited(gateway_here(options.server), ask, options.timeout_s)
     except TidemarkError as error:
         batch = parts[0].batch
         log.warning("cannot abort the staged rows of batch %d; they expire later: %s", batch, error)
@@ -169,13 +169,16 @@ class _Task:
         self, columns: RowColumns | MessageColumns, lot: pa.RecordBatch
     ) -> Callable[[Client], Awaitable[None]]:
         """Prepare the appends of a lot here, so that CPU work stays off the client's loop."""
-        options, partition = self._options, self._options.partition
+        options = self._options
+        partition, ttl_s = options.partition, options.ttl_s
         if isinstance(columns, RowColumns):
             rows = columns.rows(lot)
 
             async def append_rows(_: Client) -> None:
                 topic, key = options.topic, options.key
-                await self._stage.append_arrow(topic, rows, key=key, partition=partition)
+                await self._stage.append_arrow(
+                    topic, rows, key=key, partition=partition, ttl_s=ttl_s
+                )
 
             return append_rows
         runs = list(columns.messages(lot))
@@ -185,14 +188,18 @@ class _Task:
             async def append_singles(_: Client) -> None:
                 for target, messages in singles.items():
                     await self._stage.append_messages(
-                        target, messages, partition=partition, deadline_s=timeout_s
+                        target,
+                        messages,
+                        partition=partition,
+                        ttl_s=ttl_s,
+                        deadline_s=timeout_s,
                     )
 
             return append_singles
 
         async def append_runs(client: Client) -> None:
             for run in runs:
-                await _append_run(client, self._stage, run, partition)
+                await _append_run(client, self._stage, run, options)
 
         return append_runs
 
@@ -215,12 +222,12 @@ def _singles(runs: Sequence[Messages]) -> dict[str, list[Message]]:
     return found
 
 
-async def _append_run(client: Client, stage: Stage, run: Messages, partition: str | None) -> None:
+async def _append_run(client: Client, stage: Stage, run: Messages, options: SinkOptions) -> None:
     """Append each message to the shard of its key; those without one go round robin, together."""
     vchannels = (await client.collections.resolve([run.target]))[run.target]
     places = _places(run, vchannels)
     appends = [
-        _append_in_order(stage, target, run, rows, partition) for target, rows in places.items()
+        _append_in_order(stage, target, run, rows, options) for target, rows in places.items()
     ]
     # All have ended before an error is raised: the stage is aborted then, and must not grow any
     # more.
@@ -241,7 +248,7 @@ def _places(run: Messages, vchannels: Sequence[str]) -> dict[str, Sequence[int]]
 
 
 async def _append_in_order(
-    stage: Stage, target: str, run: Messages, indexes: Sequence[int], partition: str | None
+    stage: Stage, target: str, run: Messages, indexes: Sequence[int], options: SinkOptions
 ) -> None:
     for chunk in _chunks(run.payloads, indexes):
         keys = None if run.keys is None else [run.keys[index] for index in chunk]
@@ -249,7 +256,12 @@ async def _append_in_order(
             keys = None
         payloads = [run.payloads[index] for index in chunk]
         await stage.append_batch(
-            target, payloads, keys=keys, properties=run.properties, partition=partition
+            target,
+            payloads,
+            keys=keys,
+            properties=run.properties,
+            partition=options.partition,
+            ttl_s=options.ttl_s,
         )
 
 

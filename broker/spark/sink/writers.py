@@ -63,7 +63,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         name = _name(self._options.app, None, self._run)
         if name.batch > 0:
             # Earlier micro-batches were written: when the server is silent, it is only away.
-            gateway_here(self._options.server, self._options.cluster).proven = True
+            gateway_here(self._options.server).proven = True
         return StagedTask(stage(self._options, name, iterator))
 
     @told_to_spark()

@@ -64,6 +64,12 @@ class Position:
         ticks = {name: self.of(name) for name in self.ends} | dict.fromkeys(cut.ends, cut.tick)
         return position_of(ticks, {**self.ends, **cut.ends})
 
+    def joined(self, other: "Position") -> "Position":
+        """Return the position with the vchannels of another one there."""
+        ticks = {name: self.of(name) for name in self.ends}
+        ticks |= {name: other.of(name) for name in other.ends}
+        return position_of(ticks, {**self.ends, **other.ends})
+
     def reached(self, newest: Cut) -> "Position":
         """Return the position with every vchannel at a cut that includes all of them.
 

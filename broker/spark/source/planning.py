@@ -8,13 +8,14 @@ Next: broker/spark/source/reading.py
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut
 from broker.core.naming import pchannel_of
+from broker.model.channel import ChannelOffsets
 from broker.model.ids import PChannelName, TimeTick
 from broker.spark.refusals import DataLoss
 from broker.spark.source.cut_offsets import Position, losses
@@ -38,16 +39,17 @@ def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPa
     if not levels:
         return []
     options = subscribed.options
-    _check(subscribed, start, end)
+    held = _check(subscribed, start, end)
+    purged = {name for name, it in held.items() if start.of(name) < it.purged_tick}
     return [
         SpanPartition(
             span,
-            (options.server, options.cluster),
+            options.server,
             subscribed.shape_of(span.vchannels),
             options.fail_on_data_loss,
             subscribed.proven,
         )
-        for span in _spans(subscribed, start, levels)
+        for span in _spans(subscribed, start, levels, purged)
     ]
 
 
@@ -60,7 +62,7 @@ def shares(sizes: Mapping[str, int], size_max: int, parts_min: int) -> dict[str,
     return parts
 
 
-def _check(subscribed: Subscribed, start: Position, end: Position) -> None:
+def _check(subscribed: Subscribed, start: Position, end: Position) -> Mapping[str, ChannelOffsets]:
     # A cheap check, before any task starts. Retention may remove more while the tasks read; they
     # notice it themselves.
     held = subscribed.gateway.held(list(end.ends))
@@ -70,6 +72,7 @@ def _check(subscribed: Subscribed, start: Position, end: Position) -> None:
         raise DataLoss(lost)
     for sentence in lost:
         log.warning("tidemark: data loss accepted: %s", sentence)
+    return held
 
 
 def _levels(start: Position, end: Position) -> dict[tuple[TimeTick, TimeTick], list[str]]:
@@ -86,7 +89,12 @@ def _spans(
     subscribed: Subscribed,
     start: Position,
     levels: Mapping[tuple[TimeTick, TimeTick], Sequence[str]],
+    purged: Collection[str],
 ) -> Iterator[Span]:
+    """Yield the spans; also those without rows of vchannels that were `purged` behind the start.
+
+    Only the broker can tell whether these had rows that are missing now: by refusing to read them.
+    """
     measured = {
         (after, until): subscribed.measured(names, after, until)
         for (after, until), names in levels.items()
@@ -101,6 +109,7 @@ def _spans(
     }
     parts = shares(sizes, BYTES_MAX, subscribed.options.partitions_min)
     whole = {name: sizes[name] for name in parts if parts[name] == 1}
+    whole |= {name: 0 for name in level_of if name in purged and name not in parts}
     for group in groups(whole, lambda name: (level_of[name], subscribed.with_columns(name))):
         after, until = level_of[group[0]]
         begin = Cut(after, {name: start.ends[name] for name in group})

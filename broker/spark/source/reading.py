@@ -20,6 +20,7 @@ from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
 from broker.client.errors import NodeUnreachable
 from broker.spark.gateway import PATIENCE_S, Gateway, gateway_here
 from broker.spark.refusals import DataLoss, told_to_spark
+from broker.spark.server_options import Server
 
 if TYPE_CHECKING:
     from broker.spark.source.columns import RowShape
@@ -56,8 +57,7 @@ class SpanPartition(InputPartition):
     """Everything a worker needs to read one span."""
 
     span: Span
-    server: tuple[str, str]
-    """The address, and the name of the cluster."""
+    server: Server
     shape: "RowShape | MessageShape"
     fail_on_data_loss: bool
     proven: bool
@@ -66,7 +66,7 @@ class SpanPartition(InputPartition):
 
 def read_span(partition: SpanPartition) -> Iterator[pa.RecordBatch]:
     """Yield record batches of one span. Raises DataLoss, and Failed when no broker answers."""
-    gateway = gateway_here(*partition.server)
+    gateway = gateway_here(partition.server)
     gateway.proven = gateway.proven or partition.proven
     with told_to_spark():
         yield from _joined(SpanReader(partition, gateway).batches())
@@ -133,6 +133,18 @@ class SpanReader:
             raise DataLoss(
                 [f"{held.name} lost ids [{span.beginning}, {held.first_id}) while they were read"]
             )
+        if self._was_purged():
+            raise DataLoss([f"{', '.join(span.vchannels)} were purged while they were read"])
+
+    def _was_purged(self) -> bool:
+        """Return whether a purge reaches beyond the start."""
+        start = self._partition.span.start
+        held = self._gateway.held(self._partition.span.vchannels)
+        return any(
+            it.purged_tick > start.tick
+            and self._gateway.cut([name], it.purged_tick).ends[name] > start.ends[name]
+            for name, it in held.items()
+        )
 
     def _accept_loss(self, error: TidemarkError) -> None:
         """Continue with what is left. Raises DataLoss when the query does not accept that.
@@ -142,7 +154,11 @@ class SpanReader:
         """
         partition = self._partition
         # While the log has its first record, no transaction can have lost its begin.
-        was_cut = isinstance(error, Unrecoverable) and partition.span.beginning > 1
+        was_cut = (
+            isinstance(error, Unrecoverable)
+            and partition.span.beginning > 1
+            and not self._was_purged()
+        )
         if self._without_cut_txns or (partition.fail_on_data_loss and not was_cut):
             names = ", ".join(partition.span.vchannels)
             raise DataLoss([f"{names}: {error}"]) from error

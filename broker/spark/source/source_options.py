@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from broker.spark.option_names import refuse_unknown
 from broker.spark.refusals import BadOption
+from broker.spark.server_options import SERVER_OPTIONS, Server, server_of
 from broker.spark.source.bounds import Bound, ending, starting
 from broker.spark.table_options import WITHOUT_OPTIONS
 
-DEFAULT_SERVER = "127.0.0.1:19531"
 OPTIONS: Mapping[str, tuple[str, str]] = {
-    "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
-    "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
+    **SERVER_OPTIONS,
     "subscribe": (
         "required",
         ("`a,b,c`: collections and vchannels, all with the same columns, or all without a schema"),
@@ -70,7 +69,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
 NAMES = tuple(OPTIONS)
 # Spark adds these to the options of `load(path)` and of a stream.
 SPARK_OWN = frozenset({"path", "checkpointlocation"})
-OF_THE_SINK = ("topic", "key", "partition", "appId", "batchId", "timeout")
+OF_THE_SINK = ("topic", "key", "partition", "appId", "batchId", "timeout", "ttl")
 """Options of the sink alone; a table has them for INSERT INTO."""
 OF_A_BATCH = ("endingOffsets", "endingTick", "endingTimestamp")
 OF_A_STREAM = ("minRowsPerTrigger", "maxTriggerDelay", "cursor")
@@ -92,8 +91,7 @@ class Options:
     delay a micro-batch.
     """
 
-    server: str
-    cluster: str
+    server: Server
     subscribe: tuple[str, ...]
     pattern: str
     columns: tuple[str, ...] | None
@@ -120,8 +118,7 @@ def parse(options: Mapping[str, str], *, streaming: bool, of_table: bool = False
         given = {name: given[name] for name in given.keys() - {it.lower() for it in OF_THE_SINK}}
     _refuse_strangers(given, streaming=streaming)
     parsed = Options(
-        server=given.get("server", DEFAULT_SERVER),
-        cluster=given.get("cluster", "by-dev"),
+        server=server_of(given),
         subscribe=_subscribed(given),
         pattern=_pattern(given),
         columns=_names(given, "columns") if "columns" in given else None,

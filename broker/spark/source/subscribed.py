@@ -35,7 +35,7 @@ log = logging.getLogger("tidemark.spark")
 
 def declared(options: Options) -> "StructType":
     """Return the schema of a query with these options. Raises BadOption and BadColumns."""
-    gateway = Gateway(options.server, options.cluster)
+    gateway = Gateway(options.server)
     try:
         return NamedCollections(gateway, options).declared()
     finally:
@@ -50,7 +50,7 @@ class Subscribed:
 
     def __init__(self, options: Options, declared: "StructType") -> None:
         self.options = options
-        self.gateway = Gateway(options.server, options.cluster)
+        self.gateway = Gateway(options.server)
         self.proven = False
         """Whether executors have read from the server: when it is silent, it is only away."""
         self._declared = declared
@@ -114,7 +114,7 @@ class Subscribed:
     def beginning_with(self, start: Position, end: Position) -> Position:
         """Return a start with all vchannels of an end: those it lacks from their beginning."""
         new = [name for name in end.ends if name not in start.ends]
-        return start.then(self._earliest(new)) if new else start
+        return start.joined(self._earliest(new)) if new else start
 
     def measure(
         self, names: Sequence[str], after: int, until: int, *, rows_max: int = 0, bytes_max: int = 0
@@ -152,25 +152,33 @@ class Subscribed:
             case AtGroup(group):
                 return self._at_group(group)
             case _:
-                return at_cut(self._cut(self.vchannels, bound))
+                return self._place(self.vchannels, bound)
 
-    def _cut(self, names: Sequence[str], start: Start) -> Cut:
+    def _place(self, names: Sequence[str], start: Start) -> Position:
         if start == "latest":
-            return self.gateway.cut(names)
+            return at_cut(self.gateway.cut(names))
         if isinstance(start, FromId):
             (name,) = names
-            return self._before(name, start.message_id)
+            return at_cut(self._before(name, start.message_id))
         # Tick 0 is below every message, so no cut has to be taken.
         if not isinstance(start, At) or start.tick == 0:
             return self._earliest(names)
         try:
-            return self.gateway.cut(names, start.tick)
+            return at_cut(self.gateway.cut(names, start.tick))
         except InvalidArgument as error:
             raise BadOption(start.option, start.text, f"it is in the future: {error}") from error
 
-    def _earliest(self, names: Sequence[str]) -> Cut:
+    def _earliest(self, names: Sequence[str]) -> Position:
+        """Return where the log begins; behind what was purged, so that a later purge is noticed."""
         held = self.gateway.held(names)
-        return Cut(TimeTick(0), {name: MessageId(it.first_id) for name, it in held.items()})
+        found = at_cut(
+            Cut(TimeTick(0), {name: MessageId(it.first_id) for name, it in held.items()})
+        )
+        for name, it in held.items():
+            if it.purged_tick:
+                cut = self.gateway.cut([name], it.purged_tick)
+                found = found.then(cut) if cut.ends[name] > it.first_id else found
+        return found
 
     def _before(self, name: str, message_id: int) -> Cut:
         """Return the cut before the first message of a vchannel with this id or a larger one."""
@@ -191,9 +199,9 @@ class Subscribed:
         for start, names in by_start.items():
             # An id is one of a single log.
             for some in [[name] for name in names] if isinstance(start, FromId) else [names]:
-                cut = self._cut(some, start)
-                ticks |= dict.fromkeys(some, cut.tick)
-                ends |= cut.ends
+                place = self._place(some, start)
+                ticks |= {name: place.of(name) for name in some}
+                ends |= place.ends
         return position_of(ticks, ends)
 
     def _at_cursor(self, cursor: str) -> Position:

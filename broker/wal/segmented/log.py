@@ -4,22 +4,29 @@ Next: broker/wal/segmented/writer.py
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from anyio import to_thread
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.record import Record
-from broker.model.retention.policy import Retention
-from broker.ports.wal import LogBounds, LogClosed, WalError
+from broker.model.retention.dead import Contents, Dead
+from broker.model.retention.policy import Retention, SealedSegment
+from broker.ports.wal import Judge, LogBounds, LogClosed, WalError
 from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.editions import PAUSE_S, Editions, Pause
 from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
 from broker.wal.segmented.loop_calls import LoopCalls
 from broker.wal.segmented.reader import Reader
 from broker.wal.segmented.segment import LogSegment
+from broker.wal.segmented.verdicts import left_by
 from broker.wal.segmented.worker import Worker
 from broker.wal.segmented.writer import LogPlace, Writer
+
+T = TypeVar("T")
 
 
 class SegmentedLog:
@@ -30,7 +37,9 @@ class SegmentedLog:
     ) -> None:
         self._place, self._claim = place, claim
         self._writer, self._reader, self._worker = writer, reader, worker
+        self._editions = Editions(place, claim, writer, reader)
         self._closed = False
+        self._ending = threading.Event()
 
     @property
     def term(self) -> Term:
@@ -84,10 +93,64 @@ class SegmentedLog:
                 raise WalError(f"{channel}: cannot remove segments: {failure}") from failure
         return self.bounds().first_id
 
+    async def seal(self) -> None:
+        self._refuse_closed()
+        await self._worker.run(self._writer.seal_small)
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        self._refuse_closed()
+        found = self._writer.view.active if segment is None else self._sealed(segment)
+        if found is None:
+            return {}
+        return await self._in_steps(partial(self._editions.contents, found))
+
+    async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
+        self._refuse_closed()
+        old = self._sealed(segment)
+        # A reader at any id of the log must find a record at or behind it.
+        if old is None or not self._writer.view.active.size_bytes:
+            return 0
+        new = await self._in_steps(partial(self._editions.give_back, old, dead))
+        return 0 if new is None else old.size_bytes - new.size_bytes
+
+    async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
+        self._refuse_closed()
+        found = self._sealed(segment)
+        return found is None or await self._in_steps(partial(self._editions.look, found, use))
+
+    async def thin(self, segment: SealedSegment, judge: Judge) -> int:
+        self._refuse_closed()
+        old = self._sealed(segment)
+        if old is None or not self._writer.view.active.size_bytes:
+            return 0
+        new = await self._in_steps(partial(self._editions.rewrite, old, left_by(judge)))
+        return 0 if new is None else old.size_bytes - new.size_bytes
+
+    def _sealed(self, segment: SealedSegment) -> LogSegment | None:
+        same = (it for it in self._writer.view.sealed if it.next_id == segment.next_id)
+        return next(same, None)
+
+    async def _in_steps(self, work: Callable[[Pause], T]) -> T:
+        """Run background work on a thread until it ends, the log closes or the caller leaves."""
+        left = threading.Event()
+
+        def pause() -> None:
+            if left.wait(PAUSE_S) or self._ending.is_set():
+                raise LogClosed(self._claim.channel)
+
+        try:
+            return await to_thread.run_sync(work, pause, abandon_on_cancel=True)
+        except OSError as failure:
+            channel = self._claim.channel
+            raise WalError(f"{channel}: cannot give back space: {failure}") from failure
+        finally:
+            left.set()
+
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self._ending.set()
         try:
             await self._worker.run(self._writer.close)
         finally:

@@ -47,6 +47,7 @@ class LogRecovery:
         self._files, self._folder, self._on_damage = files, folder, on_damage
         self._spacing_bytes = index_spacing_bytes
         self._names: Sequence[str] = ()
+        self._editions: dict[SegmentName, SegmentName] = {}
         self._unindexed: dict[SegmentName, SparseIndex] = {}
         self._headers: dict[SegmentName, SegmentHeader] = {}
         self._damaged = False
@@ -57,6 +58,8 @@ class LogRecovery:
         found = {name for name in map(SegmentName.of, self._names) if name}
         if not found:
             return RecoveredLog(next_id=self._mark(), leftovers=self._leftovers(()))
+        # Sorted, so that the newest edition of each segment stays.
+        self._editions = {name.original: name for name in sorted(found)}
         chain = self._chain(found)
         head, recovered = chain[-1], RecoveredLog()
         recovered.next_id, recovered.last_tick = head.next_id, head.last_tick
@@ -84,9 +87,9 @@ class LogRecovery:
         # Segments below the mark were truncated; a crash may have left their files.
         while header.previous is not None and chain[-1].base_id > mark:
             link, above = header.previous, header
-            if link.name in found:
-                header = self._header(link.name)
-                chain.append(_sealed(link, header.salt, above))
+            if link.name in self._editions:
+                header = self._header(self._editions[link.name])
+                chain.append(_sealed(link, header, above))
             else:
                 self._report(Corrupt(self._path(link.name), 0, "the segment file is missing"))
                 # Damage is skipped, or `_report` would have raised: continue with the next older
@@ -188,9 +191,12 @@ class LogRecovery:
         return f"{self._folder}/{name.log_file}"
 
 
-def _sealed(link: Link, salt: int, above: SegmentHeader) -> LogSegment:
+def _sealed(link: Link, header: SegmentHeader, above: SegmentHeader) -> LogSegment:
     next_id, tick, term = above.name.base_id, above.last_tick, above.last_term
-    return LogSegment(link.name, salt, link.end, next_id, tick, term)
+    # Each edition is shorter than the one before, and so is the front part of one in a backup: of
+    # two ends the smaller one is that of the file.
+    end = min(link.end, header.end or link.end)
+    return LogSegment(header.name, header.salt, end, next_id, tick, term)
 
 
 def read_header(files: Files, path: str, name: SegmentName) -> SegmentHeader:

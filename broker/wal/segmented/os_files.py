@@ -142,6 +142,10 @@ class OsFiles:
         temporary.rename(target)
         _sync_folder(target.parent)
 
+    def free_bytes(self) -> int:
+        found = os.statvfs(self.root)
+        return found.f_bavail * found.f_frsize
+
     def sync_folder(self, folder: str) -> None:
         _sync_folder(self.root / folder)
 

@@ -8,13 +8,14 @@ Next: broker/node/scanner.py
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
 from broker.ports.files import File
 from broker.ports.wal import Corrupt, OutOfRange, UnknownFormat
+from broker.wal.segmented.formats.gap_format import GapMet
+from broker.wal.segmented.formats.thinned_format import Thinned, ThinnedMet
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.log_opening import read_all
 from broker.wal.segmented.lru_cache import LruCache
@@ -32,10 +33,15 @@ from broker.wal.segmented.writer import Active, LogPlace, store_index
 
 _PLACES_MAX = 256
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _unclaimed() -> None:
+    """The default `check`, of a log without a claim."""
 
 
 class Reader:
-    """`view` and `active` return the writer's newest state."""
+    """`view` and `active` return the writer's newest state; `check` raises Fenced."""
 
     def __init__(
         self,
@@ -44,9 +50,11 @@ class Reader:
         view: Callable[[], LogView],
         active: Callable[[], Active],
         on_damage: OnDamage,
+        check: Callable[[], None] = _unclaimed,
     ) -> None:
         self._channel, self._place = channel, place
         self._view, self._active, self._on_damage = view, active, on_damage
+        self._check = check
         self._spacing = place.settings.index_spacing_bytes
         self._open = LruCache[SegmentName, File](place.settings.open_files_max)
         self._indexes = LruCache[SegmentName, SparseIndex](place.settings.indexes_max)
@@ -57,9 +65,9 @@ class Reader:
         segments, at = self._locate(from_id)
         for segment in segments[at:]:
             start = max(from_id, segment.base_id)
-            read = partial(self._read_segment, segment, start, bytes_max)
-            records = self._with_file(segment, read)
-            # Empty only if the rest of the segment is damaged and skipped: the next one follows.
+            records = self._with_file(self._read_segment, segment, start, bytes_max)
+            # Empty only if the rest of the segment was given back, or is damaged and skipped: the
+            # next one follows.
             if records:
                 return records
         return []
@@ -71,7 +79,7 @@ class Reader:
         if at == len(segments):
             return segments[-1].next_id
         segment = segments[at]
-        return self._with_file(segment, partial(self._seek_segment, segment, tick))
+        return self._with_file(self._seek_segment, segment, tick)
 
     def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
         """See `ports.wal.Log.advance`."""
@@ -79,8 +87,10 @@ class Reader:
         reached, left = from_id, bytes_max
         while at < len(segments) and reached < until_id and (left > 0 or reached == from_id):
             segment = segments[at]
-            advance = partial(self._advance_segment, segment, reached, left, reached == from_id)
-            reached, left = self._with_file(segment, advance)
+            must_move = reached == from_id
+            reached, left = self._with_file(
+                self._advance_segment, segment, reached, left, must_move
+            )
             if reached < segment.next_id:
                 break
             at += 1
@@ -113,20 +123,33 @@ class Reader:
         at = bisect_right(segments, from_id, key=lambda s: s.base_id) - 1
         return segments, at if from_id < next_id else len(segments)
 
-    def _with_file(self, segment: LogSegment, use: Callable[[File], T]) -> T:
+    def _with_file(
+        self,
+        use: Callable[Concatenate[File, LogSegment, P], T],
+        segment: LogSegment,
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         try:
-            return use(self._file(segment.name))
+            return use(self._file(segment.name), segment, *args, **named)
         except FileNotFoundError:
-            # Truncation may have removed the file since this call took its view.
-            first_id, next_id = self._view().first_id, self._view().active.next_id
-            if segment.base_id < first_id:
-                raise OutOfRange(self._channel, segment.base_id, first_id, next_id) from None
-            missing = Corrupt(self._path(segment.name), 0, "the segment file is missing")
-            self._on_damage(missing)
-            raise missing from None
+            # Removed since this call took its view, by truncation or for a newer edition.
+            view = self._view()
+            if segment.base_id < view.first_id:
+                next_id = view.active.next_id
+                asked, first_id = segment.base_id, view.first_id
+                raise OutOfRange(self._channel, asked, first_id, next_id) from None
+            edition = _edition_in(view, segment)
+            if edition is None:
+                self._check()  # a new owner removes files that its own view does not need
+                missing = Corrupt(self._path(segment.name), 0, "the segment file is missing")
+                self._on_damage(missing)
+                raise missing from None
+        # Each edition is newer than the one before, so this ends.
+        return self._with_file(use, edition, *args, **named)
 
     def _read_segment(
-        self, segment: LogSegment, from_id: MessageId, bytes_max: int, file: File
+        self, file: File, segment: LogSegment, from_id: MessageId, bytes_max: int
     ) -> Sequence[Record]:
         offset = self._places.find((segment.name, from_id))
         # Without a known place the read starts at an index entry, up to one spacing too early.
@@ -141,6 +164,15 @@ class Reader:
                 break
             try:
                 stored = self._record(window, offset, segment, from_id)
+            except GapMet as met:
+                offset, from_id = met.gap.end, max(from_id, met.gap.next_id)
+                continue
+            except ThinnedMet as met:
+                thinned = met.thinned
+                records += [it for it in thinned.records if it.next_id > from_id]
+                left -= thinned.end - offset
+                offset, from_id = thinned.end, max(from_id, thinned.next_id)
+                continue
             except (Corrupt, UnknownFormat):
                 if not records:
                     raise
@@ -175,19 +207,22 @@ class Reader:
         except BadRecord as bad:
             # Raises, unless damage is to be skipped.
             self._on_damage(Corrupt(window.path, bad.offset, bad.reason))
-            return next_record(window, offset + 1, segment.salt, expected)
+            behind = next_record(window, offset + 1, segment.salt, expected)
+            if isinstance(behind, Thinned):
+                raise ThinnedMet(behind) from None
+            return behind
 
-    def _seek_segment(self, segment: LogSegment, tick: TimeTick, file: File) -> MessageId:
+    def _seek_segment(self, file: File, segment: LogSegment, tick: TimeTick) -> MessageId:
         window = Window(file, self._path(segment.name), segment.end, self._spacing)
         # Checksums are not verified for a position; reading the record there does that.
         start = self._index(segment).offset_of_tick(tick)
         for _, frame in frames_from(window, start, segment.end):
-            if frame.base_tick + frame.messages > tick:
+            if frame.base_tick + frame.messages > tick and not frame.is_gap:
                 return MessageId(frame.base_id + max(0, tick - frame.base_tick))
         return segment.next_id
 
     def _advance_segment(
-        self, segment: LogSegment, from_id: MessageId, bytes_max: int, must_move: bool, file: File
+        self, file: File, segment: LogSegment, from_id: MessageId, bytes_max: int, must_move: bool
     ) -> tuple[MessageId, int]:
         window = Window(file, self._path(segment.name), segment.end, self._spacing)
         start = self._start_of(window, segment, from_id)
@@ -248,10 +283,21 @@ class Reader:
             # Two threads may open it at once. The file that is not cached closes after its read.
             file = self._place.files.open(self._path(name))
             self._open.put(name, file)
+            # It may have been removed since: an open file keeps its space.
+            if all(it.name != name for it in _segments(self._view())):
+                self._open.drop(name)
         return file
 
     def _path(self, name: SegmentName) -> str:
         return f"{self._place.folder}/{name.log_file}"
+
+
+def _edition_in(view: LogView, segment: LogSegment) -> LogSegment | None:
+    """Another edition of a segment, by which the view has replaced it."""
+    for each in _segments(view):
+        if each.base_id == segment.base_id and each.name != segment.name:
+            return each
+    return None
 
 
 def _segments(view: LogView) -> tuple[LogSegment, ...]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from broker.ports.files import ReadableFile
 from broker.ports.wal import Corrupt
+from broker.wal.segmented.formats.gap_format import Gap, GapMet
+from broker.wal.segmented.formats.thinned_format import Thinned, ThinnedMet
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.record_format import (
     MAGIC,
@@ -19,6 +21,9 @@ from broker.wal.segmented.segment import HEADER_BYTES, LogSegment, SegmentHeader
 
 SCAN_CHUNK_BYTES = 1 << 20
 OnDamage = Callable[[Corrupt], None]
+Records = Stored | Thinned
+"""What holds messages: a record, or a thinned one."""
+Entry = Records | Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +58,62 @@ def scan_tail(
     )
     while True:
         try:
-            stored = _next_in_tail(window, tail)
+            stored: Records = _next_in_tail(window, tail)
+        except GapMet as met:
+            # These two only where the header behind a rewritten segment is lost, and its index.
+            tail = _behind(tail, met.gap)
+            continue
+        except ThinnedMet as met:
+            index.add(met.thinned.base_id, met.thinned.base_tick, met.thinned.offset)
+            tail = _behind(tail, met.thinned)
+            continue
         except BadRecord as bad:
             behind = _behind_damage(window, bad, tail)
             if behind is None:
                 return SegmentTail(tail, index)
             on_damage(Corrupt(path, bad.offset, bad.reason))
             stored = behind
-        record = stored.record
-        index.add(record.base_id, record.base_tick, stored.offset)
-        tail = LogSegment(
-            tail.name, tail.salt, stored.end, record.next_id, record.last_tick, record.term
-        )
+        index.add(stored.base_id, stored.base_tick, stored.offset)
+        tail = _behind(tail, stored)
 
 
 def records_in(
     file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
-) -> Iterator[Stored]:
+) -> Iterator[Records]:
     """The intact records of a sealed segment; each damaged range goes to `on_damage`."""
+    for entry in entries_in(file, path, segment, on_damage):
+        if not isinstance(entry, Gap):
+            yield entry
+
+
+def entries_in(
+    file: ReadableFile, path: str, segment: LogSegment, on_damage: OnDamage
+) -> Iterator[Entry]:
+    """`records_in`, with the gaps between them."""
     window = Window(file, path, segment.end, SCAN_CHUNK_BYTES)
     offset, expected = HEADER_BYTES, int(segment.base_id)
     while offset < segment.end:
         try:
-            stored = record_at(window, offset, segment.salt)
-            _refuse_gap(stored, expected)
+            entry = entry_at(window, offset, segment.salt)
+            _refuse_jump(entry, expected)
         except BadRecord as bad:
             on_damage(Corrupt(path, bad.offset, bad.reason))
             behind = next_record(window, bad.offset + 1, segment.salt, expected)
             if behind is None:
                 return
-            stored = behind
-        yield stored
-        offset, expected = stored.end, stored.record.next_id
+            entry = behind
+        yield entry
+        offset, expected = entry.end, entry.next_id
+
+
+def entry_at(window: Window, offset: int, salt: int) -> Entry:
+    """The intact record, thinned record or gap at `offset`; see `record_at`."""
+    try:
+        return record_at(window, offset, salt)
+    except GapMet as gap_met:
+        return gap_met.gap
+    except ThinnedMet as met:
+        return met.thinned
 
 
 def frames_from(window: Window, offset: int, end: int) -> Iterator[tuple[int, Frame]]:
@@ -101,7 +130,7 @@ def frames_from(window: Window, offset: int, end: int) -> Iterator[tuple[int, Fr
         offset, expected = offset + frame.length, frame.next_id
 
 
-def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored | None:
+def next_record(window: Window, offset: int, salt: int, id_min: int) -> Records | None:
     """The first intact record at or behind `offset` whose ids start at `id_min` or above."""
     while offset < window.end:
         size = min(SCAN_CHUNK_BYTES, window.end - offset)
@@ -113,12 +142,12 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
             continue
         offset += found - at
         try:
-            stored = record_at(window, offset, salt)
+            entry = entry_at(window, offset, salt)
         except BadRecord:
             offset += 1
             continue
-        if stored.record.base_id >= id_min:
-            return stored
+        if entry.base_id >= id_min and not isinstance(entry, Gap):
+            return entry
         offset += 1
     return None
 
@@ -126,23 +155,27 @@ def next_record(window: Window, offset: int, salt: int, id_min: int) -> Stored |
 def _next_in_tail(window: Window, tail: LogSegment) -> Stored:
     stored = record_at(window, tail.end, tail.salt)
     record = stored.record
-    _refuse_gap(stored, tail.next_id)
+    _refuse_jump(stored, tail.next_id)
     if record.term != tail.name.term or record.base_tick <= tail.last_tick:
         raise BadRecord(stored.offset, "the record does not continue the log")
     return stored
 
 
-def _behind_damage(window: Window, bad: BadRecord, tail: LogSegment) -> Stored | None:
+def _behind_damage(window: Window, bad: BadRecord, tail: LogSegment) -> Records | None:
     """The next good record if the bad one before it had been durable; else None."""
     first = stored = next_record(window, bad.offset + 1, tail.salt, tail.next_id)
     while stored is not None:
         # Written after ids up to `group_id` were durable, and those from `next_id` are missing.
         if stored.group_id > tail.next_id:
             return first
-        stored = next_record(window, stored.end, tail.salt, stored.record.next_id)
+        stored = next_record(window, stored.end, tail.salt, stored.next_id)
     return None
 
 
-def _refuse_gap(stored: Stored, expected: int) -> None:
-    if stored.record.base_id != expected:
-        raise BadRecord(stored.offset, f"id {stored.record.base_id} where {expected} belongs")
+def _refuse_jump(entry: Entry, expected: int) -> None:
+    if entry.base_id != expected:
+        raise BadRecord(entry.offset, f"id {entry.base_id} where {expected} belongs")
+
+
+def _behind(tail: LogSegment, entry: Entry) -> LogSegment:
+    return LogSegment(tail.name, tail.salt, entry.end, entry.next_id, entry.last_tick, entry.term)

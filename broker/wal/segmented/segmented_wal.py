@@ -128,6 +128,7 @@ class SegmentedWal:
             lambda: writer.view,
             lambda: writer.active,
             self._on_damage,
+            claim.check,
         )
         writer.on_sealed = reader.keep_index
         return Opened(place, claim, writer, reader)

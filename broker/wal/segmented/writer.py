@@ -8,9 +8,10 @@ Next: broker/wal/segmented/record_format.py
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 
-from broker.core.log.removal import expired
+from broker.core.space.removal import expired
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
@@ -86,6 +87,7 @@ class Writer:
         )
         self._final: WalError | None = None
         self._view_lock = threading.Lock()
+        self._pinned: LogSegment | None = None
         self.view = view
         self.on_sealed: Callable[[LogSegment, SparseIndex], None] = _ignore_sealed
         self.statistics = WriterStatistics(segments_started=1)
@@ -143,12 +145,34 @@ class Writer:
             allowed = expired(now.sealed, now.active.size_bytes, retention, now_ms)
             gone = 0
             while gone < allowed and now.sealed[gone].next_id <= before_id:
+                if now.sealed[gone] is self._pinned:
+                    break  # with the next removal
                 gone += 1
             kept = now.sealed[gone:]
             removed_tick = now.sealed[gone - 1].last_tick if gone else now.removed_tick
             kept_bytes = sum(s.size_bytes for s in kept)
             self.view = LogView(kept, kept_bytes, now.active, removed_tick)
             return now.sealed[:gone]
+
+    def pin(self, segment: LogSegment) -> bool:
+        """Keep a sealed segment from truncation until `unpin`; False if it is gone already."""
+        with self._view_lock:
+            found = [it for it in self.view.sealed if it == segment]
+            self._pinned = found[0] if found else None
+            return bool(found)
+
+    def unpin(self) -> None:
+        """Let truncation drop the segment again, or its newest edition."""
+        with self._view_lock:
+            self._pinned = None
+
+    def adopt_edition(self, pinned: LogSegment, new: LogSegment) -> None:
+        """Put the new edition of the pinned segment into the view."""
+        with self._view_lock:
+            now = self.view
+            sealed = tuple(new if it == pinned else it for it in now.sealed)
+            sealed_bytes = now.sealed_bytes + new.size_bytes - pinned.size_bytes
+            self.view = LogView(sealed, sealed_bytes, now.active, now.removed_tick)
 
     def seal_old(self, age_ms_max: int, now_ms: int) -> None:
         """Start a new segment when the active one's first message is too old.
@@ -161,8 +185,22 @@ class Writer:
             return
         if now_ms - (first_tick >> TICK_LOGICAL_BITS) <= age_ms_max:
             return
+        self._seal_now(self._active.capacity)
+
+    def seal_small(self) -> None:
+        """Start a new, small segment, unless the active one is empty; raises as `seal_old`.
+
+        For space that is given back: the next segment must not take the space of the last one.
+        """
+        if self._final is not None or not self.view.active.size_bytes:
+            return
+        with suppress(OSError):  # the next opening removes it
+            self._preallocator.discard()
+        self._seal_now(self._place.settings.opening_bytes)
+
+    def _seal_now(self, capacity: int) -> None:
         try:
-            spare = self._preallocator.take(self._active.capacity)
+            spare = self._preallocator.take(capacity)
         except OSError as failure:
             raise WalError(
                 f"{self._claim.channel}: cannot allocate a segment: {failure}"

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmark import names
+from benchmark.measures.given_back import PERIOD_S
 from benchmark.results.figures import (
+    BACK,
     CPU,
     IDLE,
     P50,
+    P99,
     RATE,
     RESIDENT,
     START,
@@ -79,8 +82,44 @@ def _group_goals() -> list[Goal]:
             "group, one message ÷ XREADGROUP + XACK", 1, names.GROUP_ONE, RATE,
             names.REDIS_GROUP_ONE, at_least=True,
         ),
+        Goal(
+            "rebalance, 64 vchannels over 8 members, p99", 1000, names.REBALANCE, P99, unit="ms"
+        ),
         Goal("1,000 idle groups, CPU", 5, names.IDLE_GROUPS, IDLE, unit="%"),
         Goal("1,000 groups with waiting members, CPU", 5, names.IDLE_MEMBERS, IDLE, unit="%"),
+    ]  # fmt: skip
+
+
+def _space_goals() -> list[Goal]:
+    return [
+        Goal(
+            "85 % of dropped bytes are back (one period)", PERIOD_S, names.SPACE_BACK, BACK,
+            unit="s",
+        ),
+        Goal(
+            "append_batch, while space is given back ÷ before", 0.8, names.APPENDS_AMID, RATE,
+            names.QUIET_APPENDS, at_least=True,
+        ),
+    ]  # fmt: skip
+
+
+def _stream_goals() -> list[Goal]:
+    return [
+        Goal(f"{row} ÷ {beside}", limit, subject, RATE, reference, at_least=True)
+        for row, beside, limit, subject, reference in (
+            ("Arrow packs of a stream", "read_arrow", 0.85, names.ARROW_PACKS, names.ARROW_READS),
+            ("produce of a stream", "append_batch", 0.9, names.BODY_PACKS, names.BODY_APPENDS),
+        )
+    ]
+
+
+def _embedded_goals() -> list[Goal]:
+    return [
+        Goal(
+            f"embedded RocksMQ ÷ bare synced batches of {size}", 0.5, names.rocksmq(size), RATE,
+            names.bare_batches(size), at_least=True,
+        )
+        for size in names.EMBEDDED_SIZES
     ]  # fmt: skip
 
 
@@ -158,5 +197,8 @@ GOALS = (
         CACHE_BYTES / 1e6 + MEMORY_BESIDE_CACHE_MB,
         names.TIDEMARK_LATER, RESIDENT, unit="MB",
     ),
+    *_space_goals(),
+    *_stream_goals(),
+    *_embedded_goals(),
     *_master_goals(),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmark import names
 from benchmark.measures.channels import PCHANNELS
-from benchmark.results.figures import IDLE, P50, RATE, RESIDENT, START, TICK, Series, find
+from benchmark.results.figures import BACK, IDLE, P50, RATE, RESIDENT, START, TICK, Series, find
 from broker.config import Settings
 
 ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
@@ -13,6 +13,8 @@ FRAMES, PROPERTIES, ANNOUNCED = "frames", "properties", "announced"
 HAS, DESCRIBE, STARTS = "master HasCollection", "master DescribeCollection", "master start"
 CREATION, CHANGES, ALLOCATIONS = "master creation", "master changes", "master allocations"
 IDLE_SERVER, IDLE_READER, MEMORY = "idle", "idle reader", "memory"
+SPACE, SPACE_APPENDS = "space", "space appends"
+STREAM_READS, STREAM_SENDS = "stream reads", "stream sends"
 GROUPS, GROUPS_ONE = "groups", "groups, one at a time"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
 CACHE_BYTES = Settings().tail_total_bytes_max
@@ -42,6 +44,11 @@ class Question:
 def txns_of(size: int) -> str:
     """The kind of subject that appends batches of one size, with and without transactions."""
     return f"txns of {size}"
+
+
+def embedded(size: int) -> str:
+    """The kind of subject that is a queue within the process."""
+    return f"embedded, of {size}"
 
 
 def many_channels(told: str) -> str:
@@ -99,6 +106,9 @@ QUESTIONS = (
         )
         for told in (AS_IT_COMES, CATCHING_UP)
     ],
+    Question(
+        "A rebalance of an ordered group by vchannel", names.REBALANCE, P50, "ms, p50"
+    ),
     Question("CPU of an idle server", IDLE_SERVER, IDLE, "% of a core", names.NATS_IDLE),
     Question("CPU of the server for each tick of an idle reader", IDLE_READER, TICK, "µs"),
     Question(
@@ -117,6 +127,20 @@ QUESTIONS = (
         "DescribeCollection, one at a time",
         DESCRIBE, P50, "ms", names.master_describe(names.COLLECTIONS[0]),
     ),
+    Question("Dropped collections, until 85 % of their bytes are back", SPACE, BACK, "s"),
+    Question(
+        "Appends while the bytes of dropped collections are given back",
+        SPACE_APPENDS, RATE, "messages/s", names.QUIET_APPENDS,
+    ),
+    Question("Rows of a stream's packs", STREAM_READS, RATE, "rows/s", names.ARROW_READS),
+    Question("Messages of a stream's packs", STREAM_SENDS, RATE, "messages/s", names.BODY_APPENDS),
+    *[
+        Question(
+            f"Queues embedded in the process, 1 KiB, {size} a batch",
+            embedded(size), RATE, "messages/s", names.bare_batches(size),
+        )
+        for size in names.EMBEDDED_SIZES
+    ],
     Question("Creating a collection", CREATION, P50, "ms", names.MASTER_BROADCAST),
     Question(
         "Partitions created and dropped by 64 callers",

@@ -5,6 +5,8 @@ import contextlib
 import json
 import os
 import signal
+import ssl
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from broker.client import connect
 from schemas.generated.grpc.health.v1 import HealthCheckRequest, HealthCheckResponse
 from schemas.generated.grpc.health.v1 import HealthCheckResponseServingStatus as Serving
 from tests.broker_process import free_port
+from tests.issued_files import Authorities
 from tests.local_broker import local_broker
 from tests.roles_processes import RoleProcess, node_pids, until
 
@@ -132,6 +135,21 @@ async def test_it_listens_where_it_is_told(tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1, http_port=0, http_host="::1") as broker:
         assert broker.http.startswith("http://[::1]:")
         assert await ready(broker.http) == (200, [])
+
+
+async def test_with_a_certificate_it_speaks_tls_and_asks_probes_for_none(tmp_path: Path) -> None:
+    ours = Authorities(tmp_path / "tls")
+    files = ours.server()
+    given = {"tls_cert": files.cert, "tls_key": files.key, "tls_ca": files.client_ca}
+    async with local_broker(tmp_path / "data", pchannels=1, http_port=0, **given) as broker:
+        assert broker.http.startswith("https://127.0.0.1:")
+        trusting = ssl.create_default_context(cafile=str(ours.ca))
+
+        def metrics() -> str:
+            with urllib.request.urlopen(f"{broker.http}/metrics", context=trusting) as page:
+                return str(page.read().decode())
+
+        assert "tidemark_tls_certificate_end_seconds 1." in await asyncio.to_thread(metrics)
 
 
 # ---- the standard health service, asked by grpcio --------------------------------------------

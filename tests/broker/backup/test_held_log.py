@@ -62,6 +62,37 @@ def test_a_backup_fails_when_a_new_file_went_away_before_it_had_a_link(tmp_path:
             held.link_new([CHANNEL])
 
 
+def test_a_held_segment_that_is_written_anew_meanwhile_is_not_linked_again(tmp_path: Path) -> None:
+    first, second, third = (f"{number:020d}-0000000001" for number in (1, 50, 90))
+    edition, older = f"{first}-0000000001-000001", f"{second}-0000000001-000001"
+    made(tmp_path, [f"{first}.log", f"{older}.log"])
+    with HeldLog(tmp_path) as held:
+        held.link_from_start([CHANNEL])
+        # Something was dropped or purged, and the backup will not say so.
+        newer = f"{second}-0000000001-000002"
+        made(
+            tmp_path, [f"{it}{suffix}" for it in (edition, newer) for suffix in (".log", ".index")]
+        )
+        made(tmp_path, [f"{first}.index", f"{third}.log"])
+        held.link_new([CHANNEL])
+        assert linked(held) == sorted(
+            [f"{first}.log", f"{first}.index", f"{older}.log", f"{third}.log"]
+        )
+
+
+def test_a_backup_fails_when_a_new_segment_was_written_anew_before_it_had_a_link(
+    tmp_path: Path,
+) -> None:
+    first, second = (f"{number:020d}-0000000001" for number in (1, 50))
+    made(tmp_path, [f"{first}.log"])
+    with HeldLog(tmp_path) as held:
+        held.link_from_start([CHANNEL])
+        # It may lack messages up to the cut because of newer ones behind it.
+        made(tmp_path, [f"{second}-0000000001-000001.log"])
+        with pytest.raises(BackupFailed, match=f"{second}, which was new, was written anew"):
+            held.link_new([CHANNEL])
+
+
 def test_an_index_that_went_away_is_not_missed(tmp_path: Path) -> None:
     made(tmp_path, ["1.log"])
     with HeldLog(tmp_path, Listing("none", "1.index")) as held:

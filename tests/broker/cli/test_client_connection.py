@@ -14,6 +14,7 @@ from broker.cli.client_connection import connection, profiles_path
 from broker.cli.counted import counted
 from broker.cli.global_options import choose, first
 from broker.cli.main import app
+from broker.client import Tls
 from broker.config_file import BadConfig
 from tests.broker_process import BrokerProcess
 
@@ -31,8 +32,8 @@ server = "staging:1"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory and a user's folder of their own."""
-    for name in ("TIDEMARK_SERVER", "TIDEMARK_PROFILE", "TIDEMARK_CONFIG", "TIDEMARK_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("SERVER", "PROFILE", "CONFIG", "CLUSTER", "TLS_CA", "TLS_CERT", "TLS_KEY"):
+        monkeypatch.delenv(f"TIDEMARK_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.chdir(tmp_path)
     choose(None, None)
@@ -64,6 +65,26 @@ def test_each_place_goes_before_the_next_one(home: Path, monkeypatch: pytest.Mon
     assert found.origins["open_s"] == "default"
 
 
+def test_tls_comes_from_the_first_place_that_says_anything_of_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connection().tls is None
+    (home / "tidemark.toml").write_text("[client]\ntls = true\n")
+    assert connection().tls == Tls()
+    (home / "tidemark.toml").write_text("[client]\ntls = false\ntls_ca = 'file.pem'\n")
+    assert connection().tls is None
+    monkeypatch.setenv("TIDEMARK_TLS_CA", "env.pem")
+    assert connection().tls == Tls("env.pem")
+    monkeypatch.setenv("TIDEMARK_TLS_CERT", "env.cert")
+    with pytest.raises(BadConfig, match=r"tls_cert \(TIDEMARK_TLS_CERT\) is set without tls_key"):
+        connection()
+    monkeypatch.setenv("TIDEMARK_TLS_KEY", "env.key")
+    assert connection().tls == Tls("env.pem", "env.cert", "env.key")
+    profiles_path().write_text("[plain]\ntls = false\n")
+    choose("plain", None)
+    assert connection().tls is None
+
+
 def test_an_unknown_profile_is_answered_with_the_nearest_one(home: Path) -> None:
     with pytest.raises(BadConfig, match=r"no profile 'prd' in .*; did you mean 'prod'"):
         connection(profile="prd")
@@ -79,7 +100,7 @@ def test_an_unknown_profile_is_answered_with_the_nearest_one(home: Path) -> None
     [
         ("[prod]\nadress = 'a:1'", "'adress' in \\[prod\\] of .* is not a setting of a client"),
         ("[prod]\nserver = 'a'", "must be HOST:PORT, not 'a'"),
-        ("[prod]\ntls = true", "there is no TLS yet"),
+        ("[prod]\ntls = 1", "tls in .* must be true or false, not 1"),
         ("prod = 1", r"\[prod\] of .* must be a table of settings, not 1"),
         ("= 1", "is not valid TOML"),
     ],

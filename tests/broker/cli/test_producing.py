@@ -329,3 +329,29 @@ def test_rows_and_lines_go_to_the_partition_that_is_named(server: str) -> None:
     lost = tidemark("produce", "parted", "--partition", "never", server=server, given=b"a\n")
     assert lost.returncode == 1
     assert b"collection 'parted' has no partition 'never'" in lost.stderr
+
+
+async def test_groups_get_lines_when_they_are_due_and_pass_over_what_is_too_old(
+    server: str,
+) -> None:
+    lines, rows = await made(server, None), await made(server, pa.schema([("k", pa.int64())]))
+    given = tidemark("produce", rows, "--format", "jsonl", "--deliver-at", "1h", server=server)
+    assert given.returncode == 2
+    assert b"--deliver-at is for lines" in given.stderr
+    for target, format, text in ((lines, (), b"a\n"), (rows, ("--format", "jsonl"), b'{"k": 1}\n')):
+        for times in (("--ttl", "0.001"), ("--ttl", "600")):
+            given = tidemark("produce", target, *format, *times, server=server, given=text)
+            assert given.returncode == 0, given.stderr
+    given = tidemark("produce", lines, "--deliver-at", "1h", server=server, given=b"later\n")
+    assert given.returncode == 0, given.stderr
+    async with connect(server) as log:
+        for target, payload in ((lines, b"a"), (rows, None)):
+            found = 0
+            async with log.group("workers").join(target) as member:
+                batch = await member.__anext__()
+                found += len(batch)
+                assert payload is None or batch.payloads == [payload]
+                await batch.ack()
+                with anyio.move_on_after(1):
+                    found += len(await member.__anext__())
+            assert found == 1, "one is too old, another one not due"

@@ -387,7 +387,7 @@ async def scripted_broker() -> AsyncIterator[ScriptedBroker]:
     """A server on loopback for as long as the block runs."""
     broker = ScriptedBroker()
     listener = Listener([broker], ListenerLimits())
-    await listener.start("127.0.0.1", 0)
+    await listener.listen("127.0.0.1", 0)
     broker.address = f"127.0.0.1:{listener.port}"
     try:
         yield broker

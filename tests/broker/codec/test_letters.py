@@ -1,5 +1,7 @@
 """Dead letters: what is taken out of records, and what their copies hold."""
 
+from dataclasses import replace
+
 from broker.codec.letters import copies, letters_of
 from broker.model.groups.consumer_group import GroupKey
 from broker.model.groups.dead_letter import ID, MARKS, Death, Letter, copied_id
@@ -36,9 +38,10 @@ def test_a_copy_has_payload_key_and_properties_and_says_why() -> None:
     assert (a.payload, a.key, b.key, c.key) == (b"a", b"k", None, b"")
     assert {name: it for name, it in a.properties.items() if name not in MARKS} == {"seat": "7"}
     assert a.properties["dead.cause"] == "bad seat"
-    assert copied_id(a.properties, DEATH.key) == 5
-    assert copied_id(a.properties, GroupKey(V, "others")) is None
-    assert copied_id({**a.properties, ID: "x"}, DEATH.key) is None
+    assert copied_id(a, DEATH.key) == 5
+    assert copied_id(a, GroupKey(V, "others")) is None
+    assert copied_id(replace(a, properties={**a.properties, ID: "x"}), DEATH.key) is None
+    assert copied_id(replace(a, is_copy=False), DEATH.key) is None, "a program has written it"
     assert [it.id for it in (a, b, c)] == [9, 10, 11]
 
 

@@ -178,6 +178,23 @@ def test_an_insert_names_one_partition(
         HEADERS.effect(MessageType.INSERT, _insert(*partitions))
 
 
+@pytest.mark.parametrize("schema_bytes", [10, 20_000])
+def test_all_copies_of_a_creation_mean_the_same_and_others_something_else(
+    schema_bytes: int,
+) -> None:
+    rows = {ANNOUNCED: '{"arrow":"","widths":[]}'}
+    for id, said in ((7, rows), (8, rows), (7, {})):
+        header = bytes(messages.CreateCollectionMessageHeader(collection_id=id, partition_ids=[8]))
+        named = schema.CollectionSchema(name="x" * schema_bytes)
+        body = bytes(msg.CreateCollectionRequest(collection_schema=named))
+        wanted = CollectionCreated(
+            CollectionId(id), (PartitionId(8),), bytes(named), 0, of_rows=bool(said)
+        )
+        for vchannel in ("p_0_7v0", "p_1_7v1"):
+            stored = _stored(header, body, **said, _vc=vchannel)
+            assert HEADERS.effect(MessageType.CREATE_COLLECTION, stored) == wanted
+
+
 @pytest.mark.parametrize("said", ["[" * 20_000, "{", "[]"])
 def test_what_only_the_master_says_is_refused_when_a_client_sends_nonsense(said: str) -> None:
     header = bytes(messages.CreateCollectionMessageHeader(collection_id=7, partition_ids=[8]))

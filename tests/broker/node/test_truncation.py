@@ -64,9 +64,18 @@ class HoldsFake:
             self.first_ids.append((await self.world.offsets()).first_id)
         return [] if self.refuses else removals.keys()
 
-    def hold(self, name: str, from_id: int = 0, tick: int = 0, **limits: int) -> None:
+    def hold(
+        self,
+        name: str,
+        from_id: int = 0,
+        tick: int = 0,
+        bytes_max: int | None = None,
+        until_ms: int | None = None,
+        vchannels: frozenset[str] = frozenset(),
+    ) -> None:
         self.held[name] = Hold(
-            HolderKind.CURSOR, name, TimeTick(tick), MessageId(from_id), **limits
+            *(HolderKind.CURSOR, name, TimeTick(tick), MessageId(from_id)),
+            *(bytes_max, until_ms, vchannels),
         )
 
     def _answer(self) -> None:

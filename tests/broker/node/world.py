@@ -33,6 +33,9 @@ from broker.node.state.node_runtime import NodePorts, NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.holds import Holds, NoHolds
 from broker.ports.recovery_store import RecoveryStore
+from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.space.collection_retentions import CollectionRetentions, NoRetentions
+from broker.ports.space.disk_room import DiskRoom, EnoughRoom
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
 from broker.wal.memory_wal import MemoryWal
@@ -264,6 +267,9 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
     oracle_pause_s: Callable[[], float] = lambda: 0.0,
     recovery: RecoveryStore | None = None,
     holds: Holds | None = None,
+    catalog: RowSchemas | None = None,
+    retentions: CollectionRetentions | None = None,
+    room: DiskRoom | None = None,
 ) -> AsyncIterator[World]:
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
     clock = clock or VirtualClock()
@@ -279,6 +285,9 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
         recovery=recovery or StoredRecovery(MemoryMetaStore()),
         memory=memory,
         holds=holds or NoHolds(),
+        catalog=catalog or NoRowSchemas(),
+        retentions=retentions or NoRetentions(),
+        room=room or EnoughRoom(),
     )
     node = node_runtime(NODE, ports, limits)
     root = SupervisorSpec("root", Strategy.ONE_FOR_ONE, (node_spec(node),))

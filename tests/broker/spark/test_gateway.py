@@ -9,6 +9,7 @@ from broker.client import Client, ConnectionLost
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadAddress
 from broker.spark.gateway import Gateway
+from broker.spark.server_options import Server
 from broker.spark.source.progress_report import ProgressReporter
 from tests.broker_process import BrokerProcess, free_port
 
@@ -25,11 +26,11 @@ async def _listed(log: Client) -> None:
 
 def test_an_address_that_is_none_is_said_to_be_none_at_once() -> None:
     with pytest.raises(BadAddress, match="nonsense"):
-        Gateway("nonsense", "by-dev").collections()
+        Gateway(Server("nonsense", "by-dev")).collections()
 
 
 def test_what_is_tried_once_says_that_nobody_is_there() -> None:
-    gateway = Gateway(f"127.0.0.1:{free_port()}", "by-dev")
+    gateway = Gateway(Server(f"127.0.0.1:{free_port()}", "by-dev"))
     with pytest.raises(ConnectionLost, match="cannot reach"):
         gateway.attempt(_listed)
 
@@ -38,7 +39,8 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each try may take two seconds, and the query waits for it."""
-    gateway, progress = Gateway(f"127.0.0.1:{free_port()}", "by-dev"), ProgressReporter("nightly")
+    gateway = Gateway(Server(f"127.0.0.1:{free_port()}", "by-dev"))
+    progress = ProgressReporter("nightly")
     for tick in range(7, 12):
         progress.processed(gateway, [NewVChannel("by-dev-rootcoord-dml_0_1v0")], tick)  # no error
     assert [it.getMessage()[:42] for it in caplog.records if it.name == "tidemark.spark"] == [
@@ -48,8 +50,8 @@ def test_a_broker_that_is_away_is_told_of_progress_once_and_then_left_in_peace(
 
 def test_a_first_connection_waits_for_a_broker_that_is_away(tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    asking = Gateway(listen, "by-dev", first_s=WAIT_S_MAX)
-    writing = Gateway(listen, "by-dev", first_s=WAIT_S_MAX)
+    asking = Gateway(Server(listen, "by-dev"), first_s=WAIT_S_MAX)
+    writing = Gateway(Server(listen, "by-dev"), first_s=WAIT_S_MAX)
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(asking.collections)
         begun = threads.submit(lambda: writing.begin(_collections).result(WAIT_S_MAX))

@@ -47,7 +47,11 @@ def test_a_query_gives_more_options_and_its_start_replaces_that_of_the_table() -
     given, of_table = with_options_of_table({"startingOffsets": "earliest"}, table())
     assert of_table
     parsed = parse(given, streaming=False, of_table=of_table)
-    assert (parsed.server, parsed.subscribe, parsed.starting) == ("h:1", ("rows",), "earliest")
+    assert (parsed.server.address, parsed.subscribe, parsed.starting) == (
+        "h:1",
+        ("rows",),
+        "earliest",
+    )
     assert with_options_of_table({"Server": "o:2"}, ROWS) == ({"server": "o:2"}, False)
     with pytest.raises(BadOption, match="the table has its columns"):
         with_options_of_table({"columns": "n"}, table())
@@ -55,9 +59,9 @@ def test_a_query_gives_more_options_and_its_start_replaces_that_of_the_table() -
 
 def test_rows_of_an_insert_go_where_the_table_reads_with_the_options_of_the_sink() -> None:
     options = parse_target({}, table(), streaming=False)
-    assert (options.server, options.topic, options.key) == ("h:1", "rows", "n")
+    assert (options.server.address, options.topic, options.key) == ("h:1", "rows", "n")
     other = parse_target({"topic": "other"}, table(), streaming=False)
-    assert (other.server, other.topic, other.key) == ("127.0.0.1:19531", "other", None)
+    assert (other.server.address, other.topic, other.key) == ("127.0.0.1:19531", "other", None)
     view = {"server": "h:1", "subscribe": "rows", "startingOffsets": "earliest"}
     assert parse_target(view, ROWS, streaming=False).topic == "rows"
 

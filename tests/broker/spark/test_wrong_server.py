@@ -12,6 +12,7 @@ from broker.client import ConnectionLost, Cut
 from broker.model.ids import MessageId, TimeTick
 from broker.model.stage import StageName
 from broker.spark.refusals import Failed
+from broker.spark.server_options import Server
 from broker.spark.sink.sink_options import parse_sink
 from broker.spark.sink.staged_rows import stage
 from broker.spark.source import message_rows
@@ -39,7 +40,7 @@ def _subscribed(server: str, *, streaming: bool) -> Subscribed:
 def _read(server: str) -> None:
     span = Span((V,), Cut(TimeTick(0), {V: MessageId(1)}), 5)
     shape = message_rows.MessageShape({}, message_rows.COLUMNS)
-    list(read_span(SpanPartition(span, (server, "by-dev"), shape, True, False)))
+    list(read_span(SpanPartition(span, Server(server, "by-dev"), shape, True, False)))
 
 
 def _write(server: str) -> None:

@@ -46,7 +46,7 @@ async def serving(
     serve: Serve = echo, *, limits: ListenerLimits | None = None, stall_s: float = 5.0
 ) -> AsyncIterator[tuple[Listener, grpclib.client.Channel]]:
     listener = Listener((Echo(serve, stall_s),), limits or ListenerLimits())
-    await listener.start(HOST, 0)
+    await listener.listen(HOST, 0)
     channel = grpclib.client.Channel(HOST, listener.port, codec=MessageCodec())
     try:
         yield listener, channel

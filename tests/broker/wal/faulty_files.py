@@ -127,6 +127,11 @@ class FaultyFiles:
         if self.capacity is not None and growth > 0 and used + growth > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def free_bytes(self) -> int:
+        self.alive()
+        used = sum(len(inode.cached) for inode in self.names.values())
+        return 1 << 40 if self.capacity is None else self.capacity - used
+
     def refuse_missing(self, path: str) -> None:
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -10,6 +10,7 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.wal.segmented import SegmentedSettings, SegmentedWal, record_format
+from broker.wal.segmented.formats.record_parts import MARKS
 from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at, salt_of
 from broker.wal.segmented.segment import HEADER_BYTES
 from broker.wal.segmented.segmented_wal import Opened
@@ -194,7 +195,7 @@ def test_an_unknown_version_of_a_segment_is_named_beside_the_known_one() -> None
     shelf = Shelf().fill()
     path = shelf.segments()[1]
     shelf.files.names[path].cached[8] = 7
-    with pytest.raises(UnknownFormat, match="version 7; this program reads version 1") as caught:
+    with pytest.raises(UnknownFormat, match="version 7; this program reads version 2") as caught:
         shelf.open(skip=True)
     assert caught.value.file == path
 
@@ -286,9 +287,9 @@ def test_a_release_that_does_not_know_own_properties_refuses_a_log_with_them(
             opened.writer.append(group(at, 2, messages=2, size=100))
     shelf.files = shelf.files.after_kill()
     assert (len(shelf.segments()) > 1) == sealed
-    known = {version: mark for version, mark in record_format._MARKS.items() if version < 5}
+    known = {version: mark for version, mark in MARKS.items() if version < 5}
     ids = {key: version for key, version in record_format._VERSIONS.items() if version < 5}
-    monkeypatch.setattr(record_format, "_MARKS", known)
+    monkeypatch.setattr(record_format, "MARKS", known)
     monkeypatch.setattr(record_format, "_VERSIONS", ids)
     newest = 6 if own_in_txn else 5
     with pytest.raises(UnknownFormat, match=f"version {newest}; this program reads version 4"):

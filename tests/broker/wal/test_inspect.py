@@ -81,7 +81,7 @@ def test_an_unknown_version_is_a_damage_that_names_both(tmp_path: Path) -> None:
         file.seek(8)
         file.write(b"\x05")
     [damage] = verify(tmp_path).damages
-    assert damage.damage == "format version 5; this program reads version 1"
+    assert damage.damage == "format version 5; this program reads version 2"
 
 
 def test_a_path_without_a_log_is_an_error(tmp_path: Path) -> None:

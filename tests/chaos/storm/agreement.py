@@ -87,14 +87,19 @@ def _times(ddl: DdlHistory) -> Iterator[Violation]:
 
 
 def _places(ddl: DdlHistory) -> Iterator[Violation]:
-    """On each vchannel the changes that name it, in the order of the control channel."""
+    """On each vchannel the changes that name it, in the order of the control channel.
+
+    Of a collection that was dropped they may be given back to the disk.
+    """
+    live = {it for each in (ddl.table or {}).values() for it in each.vchannels}
     wanted = defaultdict[str, list[Change]](list)
     for change in ddl.control:
         for name in change.vchannels:
             wanted[name].append(change)
     for name in sorted({*wanted, *ddl.copies}):
         here, there = ddl.copies.get(name, []), [it.broadcast for it in wanted[name]]
-        if here != there:
+        gone = ddl.table is not None and name not in live
+        if here != (there if not gone else [it for it in there if it in here]):
             concerned = [it for it in ddl.control if it.broadcast in {*here, *there}]
             names = {it.about.names[0] for it in concerned}
             text = f"{name} has the broadcasts {here}, the control channel has {there} for it"

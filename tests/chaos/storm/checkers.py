@@ -1,7 +1,8 @@
 """What must be true of a history: each checker finds what contradicts one promise.
 
 Pure. What is documented as weaker is judged as documented: of a broadcast's copies, which may lie
-in a log twice, a reader shows the first it comes to.
+in a log twice, a reader shows the first it comes to. One that resumes behind the first shows the
+second, too, so each of its lives is a reading.
 """
 
 from bisect import bisect_left

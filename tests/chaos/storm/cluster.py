@@ -24,8 +24,15 @@ from tests.chaos.storm.proxy import Link
 WATCH_S = 0.1
 HOLD_S = 1.0
 COORDINATOR = "coordinator"
-OFTEN = {"balance_interval_s": "2", "min_rebalance_interval_s": "4", "node_lease_s": "1.5"}
-"""Channels move from node to node under load, besides what is forced, and leases run out."""
+OFTEN = {
+    "balance_interval_s": "2",
+    "min_rebalance_interval_s": "4",
+    "node_lease_s": "1.5",
+    "retention_check_s": "0.5",
+}
+"""Channels move from node to node under load, besides what is forced, and leases run out; what is
+purged is given back while the storm rages."""
+SEGMENT_BYTES = 1 << 20
 LATE_MS = (0, 10_000, 2_000, 20_000)
 """Of the wall clock of a coordinator that starts anew: it goes back by more than a window."""
 
@@ -100,6 +107,7 @@ class Cluster:
         self.client_links = [Link(f"clients-{it}", ports.pop(), home) for it in "ab"]
         self.links = list(self.client_links)
         data = {"data_dir": str(folder / "data"), "allow_chaos": "true", "log_level": "error"}
+        data |= {"segment_bytes": str(SEGMENT_BYTES), "retention_check_s": "0.5"}
         told = data | OFTEN | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
         self.coordinator = Member(COORDINATOR, COORDINATOR, told, sabotage)
         self.nodes: list[Member] = []

@@ -4,13 +4,14 @@ Times are seconds of the harness's clock. Payloads are unique: one payload is on
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from broker.client import ResourceKey
 from tests.chaos.storm.ddl_history import DdlHistory
 from tests.chaos.storm.groups.group_history import GroupHistory
+from tests.chaos.storm.purging.purge_history import PurgeHistory
 
 OF_BROADCASTS = "told"
 """The partition of their copies, of which a log may hold two."""
@@ -138,12 +139,27 @@ class Reading:
     only: str = ""
     bare: bool = False
 
+    def continued(self, tick: int) -> "Reading":
+        """That of a reader that died behind this tick, and has resumed there.
+
+        All up to the tick must have come by now. What was closed later stays so.
+        """
+        following = replace(
+            self,
+            after_tick=tick,
+            seen=[],
+            closed=[(0, closed) for _, closed in self.closed if closed > tick],
+        )
+        self.name, self.until_tick, self.to_the_end = f"{self.name} until {tick}", tick, True
+        return following
+
 
 @dataclass(slots=True)
 class History:
     """`final`: each vchannel, read from its first message on when all was over.
 
     `ddl`: changes of definitions, which are no operations. `groups`: what their members did.
+    `purges`: of vchannels that have nothing else.
     `placed`, `segments`: of the vchannels whose rows are counted, as their logs have them then;
     `listed`: what the master says; `partitions`: their names by id. `stall_s`: for so long the
     harness itself did not get to run; calls cannot end meanwhile.
@@ -162,6 +178,7 @@ class History:
     stall_s: float = 0.0
     ddl: DdlHistory = field(default_factory=DdlHistory)
     groups: GroupHistory = field(default_factory=GroupHistory)
+    purges: PurgeHistory = field(default_factory=PurgeHistory)
 
     def sequences(self) -> Iterator[tuple[str, str, list[Seen]]]:
         """Everything that was read: by whom, of which vchannel, what."""

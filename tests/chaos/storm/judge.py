@@ -12,7 +12,10 @@ from tests.chaos.storm.checkers import Checker, Violation
 from tests.chaos.storm.ddl_history import DdlHistory
 from tests.chaos.storm.groups.group_checks import GROUP, groups_agree, part_of
 from tests.chaos.storm.groups.group_history import GroupHistory
+from tests.chaos.storm.groups.order_checks import keys_have_one_owner
 from tests.chaos.storm.history import History, Reading
+from tests.chaos.storm.purging.purge_checks import PURGE, purges_agree, purges_of
+from tests.chaos.storm.purging.purge_history import PurgeHistory
 
 CHECKERS: tuple[Checker, ...] = (
     checkers.acknowledged_are_stored,
@@ -36,6 +39,8 @@ CHECKERS: tuple[Checker, ...] = (
     segments.segments_end_once,
     segments.the_master_counts_the_rows,
     groups_agree,
+    keys_have_one_owner,
+    purges_agree,
 )
 TRIES_MAX = 400
 
@@ -66,7 +71,9 @@ def shortest(history: History, violation: Violation) -> History:
         return History(ddl=history.ddl.only(names) if names else history.ddl)
     if violation.kind.startswith(GROUP):
         return part_of(history, violation)
-    history = replace(history, ddl=DdlHistory(), groups=GroupHistory())
+    if violation.kind.startswith(PURGE):
+        return purges_of(history, violation)
+    history = replace(history, ddl=DdlHistory(), groups=GroupHistory(), purges=PurgeHistory())
     if not violation.vchannel:
         late = [it for it in history.calls if judge(History(calls=[it], stall_s=history.stall_s))]
         return History(calls=late, owned=history.owned, stall_s=history.stall_s)
@@ -140,4 +147,5 @@ def told(history: History) -> Sequence[str]:
         f"reader {it.name} of {it.vchannel}: {it.error}" for it in history.readings if it.error
     ]
     lines += [f"{who} of {name}: {seen}" for who, name, seen in history.sequences() if seen]
+    lines += history.purges.lines()
     return [*lines, *history.ddl.lines(), *history.groups.lines()]

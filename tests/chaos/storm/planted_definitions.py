@@ -27,7 +27,7 @@ def good_definitions() -> DdlHistory:
         Change(3, 130, PointAlias("", "fleet", CollectionId(100), "ships"), ()),
         Change(4, 140, RemovePartition(*known, "north", PartitionId(2)), first),
         Change(5, 150, RemoveCollection(*known), first),
-        Change(6, 160, AddCollection("", "ships", CollectionId(101), second, default), ()),
+        Change(6, 160, AddCollection("", "ships", CollectionId(101), second, default), second),
     ]
     ids = (100, 2, 0, 0, 0, 101)
     ddl.requests = [
@@ -38,7 +38,7 @@ def good_definitions() -> DdlHistory:
     ddl.requests.append(Request(refused, 11.0, 12.0, Told.REFUSED))
     # The second copy of a change may be what the answer tells.
     ddl.requests[1] = replace(ddl.requests[1], tick=125)
-    ddl.copies = {first[0]: [1, 2, 4, 5]}
+    ddl.copies = {first[0]: [1, 2, 4, 5], second[0]: [6]}
     ddl.table = {"ships": Defined(101, second, dict(default), 1)}
     return ddl
 
@@ -85,7 +85,7 @@ def forget_a_collection(history: History) -> None:
 
 
 def leave_a_vchannel_out(history: History) -> None:
-    history.ddl.copies["p_1_100v0"].remove(4)
+    history.ddl.copies["p_1_101v0"].remove(6)
 
 
 def announce_in_another_order(history: History) -> None:
@@ -93,7 +93,7 @@ def announce_in_another_order(history: History) -> None:
 
 
 def announce_where_nobody_said(history: History) -> None:
-    history.ddl.copies["p_1_101v0"] = [6]
+    history.ddl.copies["p_1_101v0"].append(3)
 
 
 def define_against_time(history: History) -> None:

@@ -1,6 +1,6 @@
 """Who reads during a storm: from before it on, or from somewhere in its middle, until its end.
 
-As messages, as batches, and as rows.
+As messages, as batches, as rows, and as packs of a stream.
 """
 
 import json
@@ -18,6 +18,7 @@ from broker.client.read.row_scanner import MESSAGE_ID, TIME_TICK
 from broker.model.message import MessageType
 from schemas.properties.keys import WAL_TERM
 from tests.chaos.storm.history import Reading, Seen
+from tests.chaos.storm.pack_readers import Packed, PackReader
 from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.rows import NAME, schema_of_rows
 
@@ -25,7 +26,7 @@ OPEN_S = 30.0
 AMID_EVERY_S = 2.0
 AMID_MAX = 24
 BOUNDED_S = 60.0
-MESSAGES, BATCHES, ROWS = "messages", "batches", "rows"
+MESSAGES, BATCHES, ROWS, PACKS = "messages", "batches", "rows", "packs"
 """The forms that one can read in."""
 
 
@@ -75,7 +76,7 @@ class Readers:
         tasks.start_soon(self._begin_amid, tasks)
 
     def _forms(self, vchannel: str) -> list[str]:
-        return [MESSAGES, BATCHES, *([ROWS] if vchannel in self.of_rows else [])]
+        return [MESSAGES, BATCHES, PACKS, *([ROWS] if vchannel in self.of_rows else [])]
 
     async def _begin_amid(self, tasks: TaskGroup) -> None:
         """The oldest of them leave when there are too many: what they saw is judged, too."""
@@ -94,6 +95,8 @@ class Readers:
                 except TidemarkError:
                     continue
                 start, until = (cut, None) if what == "cut" else ("all", cut)
+            if form == PACKS:  # from its first message or a cut on, without an end
+                start, until = (start if isinstance(start, Cut) else "all"), None
             name = f"amid {number} {form}"
             tasks.start_soon(self._read, Wanted(name, vchannel, form, start, until))
             if until is None:
@@ -119,6 +122,8 @@ class Readers:
             self.recorder.history.readings.append(reading)
             try:
                 async for batch in reader:
+                    if isinstance(batch, Packed):
+                        reading = self._life(reading, batch)
                     self._take(reading, batch, reader.closed_tick)
                 assert wanted.until is not None
                 reading.until_tick, reading.to_the_end = wanted.until.tick, True
@@ -137,6 +142,14 @@ class Readers:
         if closed_tick and (not reading.closed or reading.closed[-1][1] < closed_tick):
             reading.closed.append((len(reading.seen), closed_tick))
 
+    def _life(self, reading: Reading, pack: Packed) -> Reading:
+        """The reading that the messages of the pack belong to: each life of a reader is one."""
+        if pack.after_tick == reading.after_tick or not seen(pack.messages):
+            return reading
+        following = reading.continued(pack.after_tick)
+        self.recorder.history.readings.append(following)
+        return following
+
     def _source(self, wanted: Wanted) -> Source:
         vchannel, start, until = wanted.vchannel, wanted.start, wanted.until
         match wanted.form:
@@ -144,6 +157,8 @@ class Readers:
                 return self.log.read(vchannel, start=start, until=until)
             case "batches":
                 return self.log.read_batches(vchannel, start=start, until=until)
+            case "packs":
+                return PackReader(self.log, vchannel, start, self.seed)
             case _:
                 schema = schema_of_rows()
                 return self.log.read_arrow(vchannel, start=start, until=until, schema=schema)

@@ -16,10 +16,13 @@ from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.counted import all_flushed, create_counted, read_segments
 from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
+from tests.chaos.storm.groups.group_history import ORDERED
 from tests.chaos.storm.groups.group_members import RESTARTED, STEADY, GroupMembers
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
 from tests.chaos.storm.plan import make_plan
+from tests.chaos.storm.purging.purge_load import PurgeLoad
+from tests.chaos.storm.purging.retention_load import RetentionLoad
 from tests.chaos.storm.read_definitions import read_definitions
 from tests.chaos.storm.readers import Readers, seen
 from tests.chaos.storm.recorder import Recorder
@@ -54,6 +57,14 @@ class Options:
     vchannels_each: int = 2
     sabotage: str = ""
     txns: int = 1
+
+    @property
+    def purged(self) -> tuple[str, ...]:
+        """Vchannels that are purged, and have no other load."""
+        return tuple(
+            NewVChannel(f"by-dev-rootcoord-dml_{pchannel}_90v{pchannel}")
+            for pchannel in range(min(4, self.pchannels))
+        )
 
     @property
     def vchannels(self) -> tuple[str, ...]:
@@ -157,8 +168,16 @@ class _Run:
         self._definitions = Definitions(load.log, recorder, options.seed)
         # Of messages, and of rows that are counted.
         plain = load.plain
-        served = {STEADY: (*plain[::3], *load.of_rows[:1]), RESTARTED: plain[1:2]}
+        served = {
+            STEADY: (*plain[::3], *load.of_rows[:1]),
+            RESTARTED: plain[1:2],
+            ORDERED: plain[2:3],
+        }
         self._members = GroupMembers(load.log, recorder, served, options.seed)
+        self._purges = PurgeLoad(
+            load.log, recorder, options.purged, options.purged[-2:], options.seed
+        )
+        self._retained = RetentionLoad(load.log, recorder, (), (), options.seed)
         self.unended: list[Violation] = []
 
     async def through(self, tasks: TaskGroup) -> None:
@@ -167,17 +186,24 @@ class _Run:
             background.start_soon(self._recorder.pulse)
             background.start_soon(self._watch_owners)
             await self._readers.start(background)
+            await self._purges.found()
+            await self._retained.found()
             async with anyio.create_task_group() as work:
                 self._load.start(work)
                 self._definitions.start(work)
                 self._members.start(work)
+                self._purges.start(work)
+                self._retained.start(work)
                 await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
                 await self._enough_acknowledged()
-                self._load.enough = self._definitions.enough = self._members.enough = True
+                loads = (self._load, self._definitions, self._members, self._purges)
+                for each in (*loads, self._retained):
+                    each.enough = True
             await self._readers.stop_opening(CALM_S)
             await self._end_broadcasts()
             await self._mark()
             await self._read_all()
+            await self._read_purged()
             await self._read_definitions()
             await self._count_segments()
             markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
@@ -235,6 +261,14 @@ class _Run:
                 except (TidemarkError, TimeoutError) as error:
                     raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
+
+    async def _read_purged(self) -> None:
+        try:
+            for vchannel in self._purges.vchannels:
+                await self._purges.look(vchannel, READ_S)
+            self.unended += await self._retained.empty(CALM_S)
+        except (TidemarkError, TimeoutError) as error:
+            raise NotJudged(f"what is left of the purged cannot be read: {error!r}") from error
 
     async def _read_definitions(self) -> None:
         async with connect(self._storm.cluster.client_links[1].address) as log:

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import math
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from broker.core.groups.lease_book import LeaseBook
 from broker.core.groups.tick_spans import TickSpans
 from broker.core.log import assembler, record_drafts
 from broker.core.log.numbered_producers import GroupSequences
+from broker.core.msgstream import log_windows
 from broker.core.time import tso
 from broker.master.table.apply_change import ChangeWriter
 from broker.master.table.table_records import PARTITION_COUNT_PREFIX
@@ -44,6 +46,8 @@ from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.os_files import OsFile, OsFiles
 from broker.wal.segmented.writer import Writer
 from schemas.generated.tidemark import v1
+from tests.chaos.storm.groups.group_sabotages import two_owners_of_a_key
+from tests.chaos.storm.purging.space_sabotages import forgets_holds, purges_an_open_transaction
 
 Patch = tuple[Any, str, Any]
 """An object, the name of what it has, and what takes its place."""
@@ -213,6 +217,10 @@ def _leaves_a_body_out() -> Sequence[Patch]:
     return [(assembler, "members_of", fewer)]
 
 
+def _leaves_out_the_end() -> Sequence[Patch]:
+    return [(log_windows, "bisect_right", bisect_left)]
+
+
 # ---- ticks --------------------------------------------------------------------------------------
 
 
@@ -366,6 +374,16 @@ SABOTAGES: Mapping[str, Sabotage] = {
     ),
     "late-acks": Sabotage(
         "a member may acknowledge when its lease is over", _keeps_leases_that_are_over
+    ),
+    "two-owners-of-a-key": Sabotage(
+        "a slot of keys moves while its owner has messages", two_owners_of_a_key
+    ),
+    "window-off-by-one": Sabotage(
+        "a window leaves out the message at its end", _leaves_out_the_end, harness=True
+    ),
+    "forgets-holds": Sabotage("a purge asks nobody who needs it", forgets_holds),
+    "purges-an-open-transaction": Sabotage(
+        "a purge takes what an open transaction has", purges_an_open_transaction
     ),
     "callback-twice": Sabotage("a callback counts twice", _calls_back_twice),
 }

@@ -23,6 +23,7 @@ from tests.chaos.storm.history import (
 from tests.chaos.storm.judge import CHECKERS, judge, shortest, told
 from tests.chaos.storm.planted_definitions import PLANTED_DEFINITIONS, good_definitions
 from tests.chaos.storm.planted_segments import PLANTED_SEGMENTS, count_rows
+from tests.chaos.storm.purging.planted_purges import PLANTED_PURGES, good_purges
 
 ONE, OTHER = "p_0_7v0", "p_1_7v1"
 KEYS = (ResourceKey.collection("c"),)
@@ -80,6 +81,7 @@ def good() -> History:
     history.ddl = good_definitions()
     count_rows(history, OTHER)
     history.groups = good_groups(history, ONE)
+    history.purges = good_purges()
     return history
 
 
@@ -252,6 +254,7 @@ PLANTED: list[tuple[Callable[[History], None], str]] = [
     *PLANTED_DEFINITIONS,
     *PLANTED_SEGMENTS,
     *PLANTED_GROUPS,
+    *PLANTED_PURGES,
 ]
 
 
@@ -279,10 +282,44 @@ def test_an_alias_may_be_dropped_beside_its_collection() -> None:
     assert {it.kind for it in judge(history)} == {"definition invalid"}
 
 
+def test_what_a_dropped_collection_had_may_be_given_back() -> None:
+    history = good()
+    history.ddl.copies["p_1_100v0"] = [2, 5]
+    assert judge(history) == []
+
+
 def test_a_reader_from_the_first_message_on_may_not_see_another_copy() -> None:
     history = good()
     history.readings[0].seen[3] = Seen(b"x", 7, 35, 2)
     assert "reader differs" in {it.kind for it in judge(history)}
+
+
+def resumed(*then: Seen) -> History:
+    """A reader died behind tick 30, where the copy of `x` was, and got these from there on."""
+    history = good()
+    reading = Reading("packs", ONE, 0, 0.0, bare(history.final[ONE][:4]), bare=True)
+    following = reading.continued(30)
+    following.seen, following.to_the_end = bare([*then]), True
+    history.readings += [reading, following]
+    return history
+
+
+def test_a_reader_that_resumes_behind_a_copy_of_a_broadcast_may_see_the_second() -> None:
+    y, b = good().final[ONE][4:]
+    x = Seen(b"x", 7, 45, 2)
+    assert judge(resumed(y, b)) == []
+    assert judge(resumed(y, x, b)) == []
+    again = Seen(b"x", 9, 60, 2)
+    assert {it.kind for it in judge(resumed(y, x, b, again))} == {"twice"}
+
+
+def test_a_reader_that_resumes_neither_repeats_nor_skips() -> None:
+    txn, y, b = good().final[ONE][2], *good().final[ONE][4:]
+    assert {it.kind for it in judge(resumed(b))} == {"reader differs"}
+    assert "reader differs" in {it.kind for it in judge(resumed(txn, y, b))}
+    short = resumed(y, b)
+    del short.readings[-2].seen[-1]
+    assert {it.kind for it in judge(short)} == {"reader differs"}
 
 
 def test_each_checker_finds_something_that_is_planted() -> None:

@@ -27,6 +27,7 @@ from broker.client.errors import BadTarget, NoSuchVChannel, SchemaVersionMismatc
 from broker.client.txn.stage import StagedPart
 from tests.chaos.storm.counted import Counted, seal_now_and_then
 from tests.chaos.storm.history import OF_BROADCASTS, CutTaken, Operation, Outcome, Place
+from tests.chaos.storm.message_keys import key_of
 from tests.chaos.storm.recorder import NeverEnded, Recorder, outcome_of
 from tests.chaos.storm.rows import rows_of
 
@@ -136,7 +137,9 @@ class Workload:
         partition = self.counted.chosen(vchannel, name)
 
         async def append() -> Appended:
-            return await log.append(vchannel, payload, partition=partition, deadline_s=deadline_s)
+            return await log.append(
+                vchannel, payload, key=key_of(name), partition=partition, deadline_s=deadline_s
+            )
 
         try:
             landed = await self.recorder.call(sort, deadline_s, append)
@@ -157,7 +160,11 @@ class Workload:
 
         async def append() -> AppendedBatch:
             return await self.log.append_batch(
-                vchannel, payloads, partition=partition, deadline_s=APPEND_S
+                vchannel,
+                payloads,
+                keys=[key_of(it.decode()) for it in payloads],
+                partition=partition,
+                deadline_s=APPEND_S,
             )
 
         try:
@@ -214,7 +221,8 @@ class Workload:
                 ids.append(landed.id)
             else:
                 partition = self.counted.chosen(vchannel, name)
-                one = await txn.append(payload, partition=partition, deadline_s=TXN_STEP_S)
+                key = key_of(payload.decode())
+                one = await txn.append(payload, key=key, partition=partition, deadline_s=TXN_STEP_S)
                 ids.append(one.id)
 
         try:

@@ -123,6 +123,6 @@ OURS = {"tidemark.batch", "tidemark.key", "tidemark.schema", "tidemark.stage", "
 
 def test_no_two_properties_share_a_key() -> None:
     found = [p.key for p in vars(keys).values() if isinstance(p, Property | Flag)]
-    assert len(found) == len(set(found)) == 27
+    assert len(found) == len(set(found)) == 28
     reserved = [key for key in found if key.startswith(keys.RESERVED_PREFIX)]
     assert set(found) - set(reserved) == OURS

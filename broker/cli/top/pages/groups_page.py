@@ -15,6 +15,7 @@ from broker.cli.top.broker_state import GROUPS_MAX
 from broker.cli.top.look import Look, names_of_vchannels, owner_of
 from broker.cli.top.section import (
     Page,
+    PageColumn,
     PageRow,
     Section,
     count_column,
@@ -24,6 +25,7 @@ from broker.cli.top.section import (
     text_column,
 )
 from broker.model.groups.consumer_group import GroupView
+from broker.model.groups.group_mode import GroupMode
 
 NO_GROUPS = (
     "There is no consumer group. `tidemark group create`, `tidemark consume --group` and"
@@ -37,8 +39,10 @@ NOTES = (
     "out: batches that members have and did not acknowledge",
     "again: batches delivered again; dead: messages copied to the dead letters",
     "idle: since somebody was there, or acknowledged something",
+    "owns: vchannels, or of each vchannel's 256 slots of keys; of ordered groups",
     "paused takes nothing; slow: a batch has had most of its lease; ! dead letters fail, or slow",
 )
+SHARED = GroupMode.SHARED
 Named = Mapping[tuple[str, str], Sequence[GroupView]]
 """The views of a group on all vchannels of a collection, by the names of both."""
 
@@ -75,7 +79,7 @@ def group_section(look: Look, named: Named | None = None) -> Section:
 def member_section(look: Look, named: Named | None = None) -> Section:
     """One row for each member of a group, the one whose batch is oldest first."""
     named = _named(look) if named is None else named
-    columns = (
+    columns: tuple[PageColumn, ...] = (
         name_column("m", "member"),
         name_column("", "of group"),
         text_column("state"),
@@ -86,6 +90,11 @@ def member_section(look: Look, named: Named | None = None) -> Section:
     rows = [
         row for (group, owner), views in named.items() for row in _member_rows(group, owner, views)
     ]
+    # Without an ordered group the others have the room.
+    if any(view.group.mode is not SHARED for views in named.values() for view in views):
+        columns = (*columns, count_column("", "owns", 2))
+    else:
+        rows = [PageRow(it.values[:-1], it.odd) for it in rows]
     return Section("members", columns, rows, _missing(look, NO_MEMBERS), order="t", down=True)
 
 
@@ -131,6 +140,8 @@ def _member_rows(group: str, owner: str, views: Sequence[GroupView]) -> list[Pag
     for name, each in sorted(found.items()):
         state = worst_state([words for _, words in each])
         out, oldest_s = sum([it.leases for it, _ in each]), max([it.oldest_s for it, _ in each])
-        values = (name, f"{group} of {owner}", state, out, oldest_s if out else None, len(each))
+        owns = None if views[0].group.mode is SHARED else sum([it.owns for it, _ in each])
+        old_s = oldest_s if out else None
+        values = (name, f"{group} of {owner}", state, out, old_s, len(each), owns)
         rows.append(PageRow(values, odd=state == SLOW))
     return rows

@@ -42,6 +42,7 @@ def trouble_section(look: Look) -> Section:
     if health.consumption_paused:
         how = "new consumers wait until `tidemark consumption resume`"
         rows.append(PageRow(("consumption", "paused", how), odd=True))
+    rows += [PageRow(("broker", "warning", it), odd=True) for it in health.warnings]
     for name, error in look.broker.missing.items():
         rows.append(PageRow((name, "no answer", error), odd=True))
     columns = (name_column("t", "trouble with"), text_column("what"), text_column("cause"))

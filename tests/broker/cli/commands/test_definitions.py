@@ -61,6 +61,28 @@ def test_a_collection_is_described_with_all_that_it_has(
     assert "there is no collection 'unknown'" in text
 
 
+def test_the_retention_of_a_collection_is_set_changed_and_described(
+    server: tuple[str, BlockingPortal],
+) -> None:
+    address, _ = server
+    tidemark(address, "collection", "create", "clicks", "--retention-ms", "86400000")
+    assert "keeps messages for 1 d" in tidemark(
+        address, "collection", "alter", "clicks", "--retention-ms", "86400000"
+    )
+    text = tidemark(address, "collection", "alter", "clicks", "--retention-bytes", "1048576")
+    assert "keeps messages for 1 d, at most the newest 1.00 MiB of each vchannel" in text
+    assert "messages for 1 d" in tidemark(address, "collection", "describe", "clicks")
+    found = json.loads(tidemark(address, "collection", "describe", "clicks", "--json"))
+    assert found["retention"] == {"retention_ms": 86_400_000, "retention_bytes": 1_048_576}
+    for name in ("retention-ms", "retention-bytes"):
+        answer = tidemark(address, "collection", "alter", "clicks", f"--{name}", "-1", "--json")
+    assert json.loads(answer)["retention"] == {"retention_ms": None, "retention_bytes": None}
+    assert "everything" in tidemark(address, "collection", "describe", "clicks")
+    text = tidemark(address, "collection", "alter", "clicks", "--retention-ms", "0", code=1)
+    assert "retention_ms is 0; it must be 1000 to" in text
+    assert "give --add-columns" in tidemark(address, "collection", "alter", "clicks", code=2)
+
+
 def test_partitions_are_listed_until_they_are_dropped(server: tuple[str, BlockingPortal]) -> None:
     address, _ = server
     tidemark(address, "collection", "create", "rows")

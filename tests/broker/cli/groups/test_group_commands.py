@@ -74,6 +74,29 @@ def test_a_member_that_works_is_shown_with_its_state(server: str) -> None:
     assert consumed("watched", "--from", "all", "-e", "-c", server=server) == b"6\n"
 
 
+def test_an_ordered_group_shows_its_mode_and_who_owns_what(server: str) -> None:
+    filled(server, "steps")
+    run("create", "steps", "o", "--mode", "ordered", "--by", "key", server=server)
+    assert "cannot be changed" in run(
+        "create", "steps", "o", "--mode", "ordered", "--if-not-exists", server=server, code=1
+    )
+    assert "no mode of a group" in run("create", "steps", "p", "--by", "key", server=server, code=1)
+    with connect(server) as log, log.group("o").join("steps", member="ann"):
+        shown = run("describe", "steps", "o", server=server)
+        assert "group o is ordered by key" in shown
+        assert "256 of 256 key slots" in shown
+        assert "ordered by key" in run("list", "steps", server=server)
+        (view,) = json.loads(run("list", "steps", "--json", server=server))
+        assert (view["mode"], view["members"][0]["owns"]) == ("key", 256)
+    run("create", "steps", "v", "--mode", "ordered", server=server)
+    with connect(server) as log, log.group("v").join("steps", member="ann"):
+        shown = run("describe", "steps", "v", server=server)
+        assert "ordered by vchannel" in shown
+        assert "the vchannel" in shown
+    written = consumed("steps", "--group", "o", "-n", "6", "-f", "raw", server=server)
+    assert written.split() == [b"m%d" % number for number in range(6)]
+
+
 def test_dead_letters_are_shown_and_put_back(server: str) -> None:
     filled(server, "risky", 2)
     run("create", "risky", "careful", "--deliveries-max", "4", server=server)
@@ -88,6 +111,7 @@ def test_dead_letters_are_shown_and_put_back(server: str) -> None:
     shown = run("dead", "careful", server=server)
     assert "too heavy" in shown
     assert "m0" in shown
+    assert "only the first" not in run("dead", "careful", "--limit", "1", server=server)
     (letter,) = json.loads(run("dead", "careful", "--json", server=server))
     assert (letter["origin"], letter["deliveries"]) == ("risky", 1)
     assert "1 dead letter" in run("redrive", "risky", "careful", server=server)

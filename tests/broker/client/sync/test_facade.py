@@ -94,7 +94,7 @@ class AsyncPair:
 
     async def __aenter__(self) -> tuple[Client, Any]:
         network = Network(
-            "127.0.0.1:1", cluster="by-dev", open_s=1, silence_s=1, spread=random.Random(1)
+            "127.0.0.1:1", cluster="by-dev", deadlines=Deadlines(), spread=random.Random(1)
         )
         tasks = anyio.create_task_group()
         client = Client(network, tasks, Deadlines(), (SendLimits(), Gathering()), resend=True)

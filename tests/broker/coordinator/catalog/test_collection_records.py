@@ -19,20 +19,23 @@ from broker.coordinator.catalog.collection_records import (
     Loads,
     RecordedCollection,
     ensure_indexes,
+    gone_key,
 )
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.json_records import encode_fields
 from broker.coordinator.records import COLLECTION_ID_KEY, COLLECTION_PREFIX, encode_number
-from broker.core.naming import pchannel_of
+from broker.core.naming import pchannel_of, vchannel_name
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import CollectionId, VChannelName
+from broker.model.ids import CollectionId, TimeTick, VChannelName
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
 from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries, split_write
 from broker.ports.row_schemas import NoShard, Shard
 from tests.broker.meta.flaky import Flaky
 
+TICK = TimeTick(77)
 EARLIER = Path(__file__).with_name("earlier_release.json")
 """Keys, values and revisions that a broker of the release without indexes has left."""
 
@@ -110,7 +113,7 @@ async def test_after_any_changes_and_failures_it_answers_like_a_list_of_all(seed
                 made = collection(name, given_before.id, chance.randrange(1, 6))
                 await records.create(made, given_before, await records.loads())
             else:
-                await records.drop(found, await records.loads())
+                await records.drop(found, await records.loads(), TICK)
         except MetaError as error:
             if "answer is lost" not in str(error):
                 continue
@@ -134,12 +137,28 @@ async def test_two_writers_at_once_conflict_and_change_nothing_by_halves() -> No
             await records.create(stale, counter, loads)
     before = await named(records, "a")
     with pytest.raises(Conflict):
-        await records.drop(before, loads)
+        await records.drop(before, loads, TICK)
     await judge(records, {"a": first, "b": second}, 2)
-    await records.drop(before, await records.loads())
+    await records.drop(before, await records.loads(), TICK)
     with pytest.raises(Conflict):
-        await records.drop(before, await records.loads())
+        await records.drop(before, await records.loads(), TICK)
     await judge(records, {"b": second}, 2)
+
+
+async def test_a_drop_remembers_its_tick_for_the_vchannels_that_the_collection_had() -> None:
+    store = MemoryMetaStore()
+    records = CollectionRecords(store)
+    made = await created(records, "a", 2)
+    first, second = made.vchannels
+    assert await records.dropped_at(first) is None
+    await records.drop(await named(records, "a"), await records.loads(), TICK)
+    assert [await records.dropped_at(it) for it in (first, second)] == [TICK, TICK]
+    other = vchannel_name(pchannel_of(first), made.id, 7)
+    assert await records.dropped_at(other) is None, "it had no such shard"
+    assert await records.dropped_at("of-no-collection") is None
+    # As a release wrote it that did not remember the vchannels.
+    await store.write({gone_key(made.id): encode_fields({})})
+    assert await records.dropped_at(first) is None
 
 
 async def test_drops_are_counted_and_every_change_has_a_larger_revision() -> None:
@@ -148,7 +167,7 @@ async def test_drops_are_counted_and_every_change_has_a_larger_revision() -> Non
     for name in "ab":
         await created(records, name)
         seen.append(await records.loads())
-    await records.drop(await named(records, "a"), await records.loads())
+    await records.drop(await named(records, "a"), await records.loads(), TICK)
     seen.append(await records.loads())
     assert [it.drops for it in seen] == [0, 0, 0, 1]
     assert sorted({it.revision for it in seen}) == [it.revision for it in seen]

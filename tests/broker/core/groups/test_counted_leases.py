@@ -1,17 +1,21 @@
 """Leases of a group with a limit of deliveries: what counts, and what is recorded before."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.core.groups import lease_book
 from broker.core.groups.group_changes import (
     AckedInTxn,
+    GroupAltered,
     GroupCreated,
     MessagesDying,
     MessagesTried,
 )
 from broker.core.groups.group_state import GroupState
 from broker.core.groups.group_table import GroupTable
-from broker.core.groups.lease_book import Lease, LeaseBook
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.leases import Lease
 from broker.model.failure import Refusal
 from broker.model.ids import TimeTick, TxnId
 from tests.broker.core.groups.made_changes import LIMIT
@@ -69,6 +73,20 @@ def test_a_second_delivery_is_recorded_and_the_last_one_is_alone_and_counts_once
     assert book.portion(60.0).returned is None  # type: ignore[union-attr]
 
 
+def test_leases_that_run_out_are_counted_until_the_member_settles_one() -> None:
+    book = LeaseBook(new_state())
+    member = joined(book)
+    for now_s in (0.0, 10.0):
+        leased(book, member, 10, now_s)
+        assert book.expire(now_s + 10.0) == 1
+    (view,) = book.members([], 20.0)
+    assert (view.ran_out, view.leases) == (2, 0)
+    lease = leased(book, member, 10, 20.0)
+    assert not isinstance(book.take_acked(member, lease.number, []), Refusal)
+    (view,) = book.members([], 20.0)
+    assert view.ran_out == 0
+
+
 def test_a_lease_whose_count_was_not_stored_was_no_delivery() -> None:
     book = LeaseBook(new_state(), TimeTick(10))
     member = joined(book)
@@ -82,8 +100,9 @@ def test_a_new_book_begins_with_the_recorded_counts_and_delivers_nothing_that_di
     table = GroupTable()
     table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
     table.apply(KEY.vchannel, MessagesTried("g", (span(2, 4),), 2), TimeTick(30))
-    table.apply(KEY.vchannel, MessagesTried("g", (span(6, 7),), 3), TimeTick(31))
+    table.apply(KEY.vchannel, MessagesTried("g", (span(6, 7),), 4), TimeTick(31))
     table.apply(KEY.vchannel, MessagesDying("g", (span(8, 9),), "bad", 1), TimeTick(32))
+    assert table.groups[KEY].has_exceeded
     book = LeaseBook(table.groups[KEY])
     member = joined(book)
     (over,) = book.exceeded
@@ -92,6 +111,100 @@ def test_a_new_book_begins_with_the_recorded_counts_and_delivers_nothing_that_di
     assert (list(again.left), again.times, again.alone) == ([span(2, 4)], 3, True)
     fresh = leased(book, member, 20)
     assert list(fresh.left) == [span(0, 2), span(4, 6), span(7, 8), span(9, 20)]
+
+
+def test_last_deliveries_follow_each_other_so_that_what_kills_the_node_kills_no_other() -> None:
+    book = LeaseBook(new_state())
+    member = joined(book)
+    leased(book, member, 10)
+    for now_s in (10.0, 20.0):
+        assert book.expire(now_s) == 1
+        if now_s < 20.0:
+            leased(book, member, 10, now_s)
+    first = leased(book, member, 1, 20.0)
+    assert first.alone
+    again = book.portion(20.0)
+    assert again is not None
+    assert again.returned is None, "a second last delivery beside the first"
+    assert not isinstance(book.take_acked(member, first.number, []), Refusal)
+    assert leased(book, member, 2, 20.0).alone
+
+
+def test_what_had_its_last_delivery_when_a_book_ended_has_one_more_and_then_dies() -> None:
+    table = GroupTable()
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
+    table.apply(KEY.vchannel, MessagesTried("g", (span(0, 1),), 3), TimeTick(30))
+    assert not table.groups[KEY].has_exceeded
+    book = LeaseBook(table.groups[KEY])
+    member = joined(book)
+    assert book.exceeded == []
+    for _ in range(2):
+        more = leased(book, member, 1)
+        assert (more.alone, more.times) == (True, 4)
+        # The member leaves before it has begun: that was no delivery.
+        book.leave(member, 0.0)
+        assert book.exceeded == []
+        member = joined(book)
+    more = leased(book, member, 1)
+    assert book.begun(more)
+    book.leave(member, 0.0)
+    (over,) = book.exceeded
+    assert (list(over.spans), over.times) == ([span(0, 1)], 4)
+    table.apply(KEY.vchannel, MessagesTried("g", (span(1, 2),), 4), TimeTick(31))
+    assert table.groups[KEY].has_exceeded
+    (over,) = LeaseBook(table.groups[KEY]).exceeded
+    assert list(over.spans) == [span(1, 2)]
+
+
+def test_under_a_smaller_limit_nothing_dies_before_a_delivery_on_its_own() -> None:
+    table = GroupTable()
+    limit = replace(LIMIT, deliveries_max=10)
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), limit), TimeTick(1))
+    for at, (times, spans) in enumerate({7: (0, 4), 9: (6, 8), 1: (8, 9)}.items()):
+        table.apply(KEY.vchannel, MessagesTried("g", (span(*spans),), times), TimeTick(30 + at))
+    table.apply(KEY.vchannel, GroupAltered("g", 10_000, LIMIT), TimeTick(40))
+    assert [(it.times, it.spans) for it in table.groups[KEY].tried] == [
+        (1, (span(8, 9),)),
+        (2, (span(0, 4), span(6, 8))),
+    ]
+    assert not table.groups[KEY].has_exceeded
+    book = LeaseBook(table.groups[KEY])
+    assert book.exceeded == []
+    member = joined(book)
+    assert not leased(book, member, 9).alone
+    last = leased(book, member, 1)
+    assert (last.alone, last.times, list(last.left)) == (True, 3, [span(0, 1)])
+    table.apply(KEY.vchannel, GroupAltered("g", 10_000, limit), TimeTick(41))
+    assert [it.times for it in table.groups[KEY].tried] == [1, 2]
+    table.apply(KEY.vchannel, GroupAltered("g", 10_000, None), TimeTick(42))
+    assert not table.groups[KEY].has_exceeded
+
+
+def test_new_messages_have_their_turn_beside_those_that_come_again() -> None:
+    book = LeaseBook(new_state())
+    member = joined(book)
+    lease = leased(book, member, 10)
+    assert book.give_back(member, lease.number, [], 0.0) is None
+    new = book.portion(0.0, new_first=True)
+    assert new is not None
+    assert (new.after, new.returned) == (10, None)
+    again = book.portion(0.0)
+    assert again is not None
+    assert again.returned is not None
+    book.put_back(again)
+
+
+def test_without_room_for_new_messages_those_come_that_make_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_book, "SPANS_MAX", 2)
+    book = LeaseBook(new_state())
+    member = joined(book)
+    lease = leased(book, member, 10)
+    assert book.give_back(member, lease.number, [], 0.0) is None
+    again = book.portion(0.0, new_first=True)
+    assert again is not None
+    assert again.returned is not None
 
 
 def test_too_many_counts_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +231,9 @@ def test_what_is_to_die_and_cannot_yet_keeps_new_messages_back(
     member = joined(book)
     lease = leased(book, member, 10)
     for at in range(3):
-        book.ack_failed(member, 0, [span(at, at + 1)], 0.0, LIMIT.deliveries_max)
+        taken = book.take_acked(member, lease.number, [span(at, at + 1)])
+        assert not isinstance(taken, Refusal)
+        book.ack_failed(member, 0, taken, 0.0, LIMIT.deliveries_max)
     assert len(book.exceeded) == 3
     assert book.extend(member, lease.number, 1.0) is None
     assert book.portion(0.0) is None

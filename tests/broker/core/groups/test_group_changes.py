@@ -17,6 +17,7 @@ from broker.core.groups.group_changes import (
     encode_change,
 )
 from broker.model.groups.consumer_group import TickSpan
+from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick, TxnId
 from tests.broker.core.groups.made_changes import LIMIT
 
@@ -31,6 +32,8 @@ from tests.broker.core.groups.made_changes import LIMIT
         ),
         AckedInTxn("g", TxnId(1 << 60), (TickSpan(TimeTick(1), TimeTick(2)),), 3),
         GroupCreated("g", 30_000, None, LIMIT),
+        GroupCreated("g", 30_000, None, LIMIT, GroupMode.BY_KEY),
+        GroupCreated("g", 30_000, TimeTick(7), mode=GroupMode.BY_VCHANNEL),
         GroupAltered("g", 1000, LIMIT),
         GroupAltered("g", 1000, None),
         MessagesTried("g", (TickSpan(TimeTick(1), TimeTick(2)),), 2),
@@ -42,6 +45,11 @@ from tests.broker.core.groups.made_changes import LIMIT
 )
 def test_a_change_comes_back_as_it_was(change: GroupChange) -> None:
     assert decode_change(encode_change(change)) == change
+
+
+def test_a_release_without_ordered_groups_does_not_take_one_for_a_shared_group() -> None:
+    body = encode_change(GroupCreated("g", 30_000, None, mode=GroupMode.BY_KEY))
+    assert b'"change":"created in order"' in body
 
 
 def test_a_change_is_text_that_a_person_can_read() -> None:
@@ -57,6 +65,7 @@ def test_a_change_is_text_that_a_person_can_read() -> None:
         (b"{}", "damaged"),
         (b'{"group":"g","change":"acked","spans":[[1]]}', "damaged"),
         (b'{"group":"g","change":"acked in txn","spans":[[1,2]]}', "damaged"),
+        (b'{"group":"g","change":"created in order","by":"x","lease_ms":1}', "damaged"),
         (b'{"group":"g","change":"paused"}', "'paused' is not known"),
     ],
 )

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from broker.core.groups.group_changes import (
+    GroupAltered,
     GroupChange,
     GroupCreated,
     GroupDropped,
@@ -14,7 +15,7 @@ from broker.core.groups.group_changes import (
     MessagesTried,
 )
 from broker.core.groups.group_table import GroupTable
-from broker.model.groups.consumer_group import GroupKey, TickSpan
+from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, TickSpan
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import GROUP_CHANGE
 from broker.model.record import Record
@@ -59,6 +60,9 @@ def naive_fold(changes: list[tuple[str, GroupChange, TimeTick]]) -> dict[GroupKe
                 groups[key].ack(spans)
             case MessagesTried(_, spans, times) if key in groups:
                 groups[key].tried |= dict.fromkeys(groups[key].left(spans), times)
+            case GroupAltered(_, _, DeliveryLimit(most)) if key in groups:
+                tried = groups[key].tried
+                groups[key].tried = {tick: min(times, most - 1) for tick, times in tried.items()}
             case MessagesDying(_, spans, _, _) if key in groups:
                 groups[key].die(spans)
     return groups

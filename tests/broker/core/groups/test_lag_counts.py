@@ -1,5 +1,7 @@
 """What lies above a floor, counted from heads, against counting every message by itself."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from broker.core.groups.lag_counts import LagCounts
 from broker.model.groups.consumer_group import GroupLag
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
 from broker.model.measured import RecordHead
-from broker.model.message import MessageType
+from broker.model.message import GROUP_CHANGE, RELEASED, MessageType
 from tests.broker.core.time.measured_logs import SHARDS, Part, log_of, parts, seen
 
 ONE, TWO = SHARDS[:2]
@@ -62,6 +64,31 @@ def test_a_count_serves_floors_from_its_own_on_of_the_vchannels_it_knows() -> No
     assert not counts.serves({ONE: TimeTick(9)})
     assert not counts.serves({"another": TimeTick(30)})
     assert counts.lag(TWO, TimeTick(20), TimeTick(30)) == GroupLag(0, 0, 0)
+
+
+def test_a_group_is_idle_when_nothing_was_taken_above_its_floor_that_it_may_deliver() -> None:
+    change = replace(head(40), kind=GROUP_CHANGE)
+    counts = counted({ONE: TimeTick(10), TWO: TimeTick(20)}, head(15, 3), change)
+    assert counts.is_idle(ONE, TimeTick(17))
+    assert not counts.is_idle(ONE, TimeTick(16))
+    assert counts.is_idle(TWO, TimeTick(20))
+    assert not counts.is_idle(TWO, TimeTick(9)), "not counted from there on"
+    assert not counts.is_idle("another", TimeTick(30))
+    counts.take(replace(head(50), vchannel="another"), hidden=False)
+    counts.take(head(51), hidden=True)
+    assert counts.is_idle(ONE, TimeTick(17))
+    counts.take(replace(head(52), kind=RELEASED), hidden=False)
+    assert not counts.is_idle(ONE, TimeTick(17))
+
+
+def test_a_message_of_all_vchannels_leaves_no_group_idle() -> None:
+    counts = counted({ONE: TimeTick(10), TWO: TimeTick(20)})
+    counts.take(replace(head(30), vchannel="", kind=MessageType.TIME_TICK), hidden=False)
+    assert counts.is_idle(ONE, TimeTick(10))
+    counts.take(replace(head(31), vchannel="", kind=MessageType.FLUSH_ALL), hidden=False)
+    assert not counts.is_idle(ONE, TimeTick(10))
+    assert not counts.is_idle(TWO, TimeTick(30))
+    assert counts.is_idle(TWO, TimeTick(31))
 
 
 def test_a_count_whose_steps_are_too_large_for_what_is_left_is_begun_anew(

@@ -9,7 +9,8 @@ import pytest
 from broker.core.groups import lease_book
 from broker.core.groups.group_changes import GroupCreated, MessagesAcked
 from broker.core.groups.group_table import GroupTable
-from broker.core.groups.lease_book import LeaseBook, Portion
+from broker.core.groups.lease_book import LeaseBook
+from broker.core.groups.leases import Portion
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, TickSpan

@@ -1,6 +1,7 @@
 """Transactions that acknowledge, and the book of leases: each message is in one place at a time."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -160,6 +161,8 @@ class Run:
         self.book = LeaseBook(self.table.groups[KEY])
         self.member = joined(self.book)
         self.has, self.read_to = {}, self.book.edge
+        self.lost: list[tuple[int, tuple[TickSpan, ...]]] = []
+        """Acknowledgements that are stored, and whose leases do not know it."""
 
     def take(self) -> bool:
         portion = self.book.portion(0.0)
@@ -171,6 +174,10 @@ class Run:
         if after >= last:
             self.book.put_back(portion)
             return False
+        if self.rng.random() < 0.3:
+            # While the Group reads, answers come and transactions end.
+            self.fail()
+            self.end_txn(commits=self.rng.random() < 0.5)
         reached = TimeTick(self.rng.randint(after + 1, last))
         wanted = self.book.wanted(portion, reached)
         found = {it for each in wanted for it in range(each.after + 1, each.upto + 1)}
@@ -199,13 +206,31 @@ class Run:
         spans = [] if some is None else [span(some - 1, some)]
         taken = self.book.take_acked(self.member, number, spans)
         assert not isinstance(taken, Refusal)
-        ticks = {it for each in taken for it in range(each.after + 1, each.upto + 1)}
+        ticks = ticks_of(taken)
         self.has[number] -= ticks
         if not self.has[number]:
             del self.has[number]
+        if not self.table.groups[KEY].has_free(taken):
+            self.book.ack_failed(self.member, number, taken, 0.0, 1)  # refused by the writer
+            return
+        if self.rng.random() < 0.3:
+            self.lost.append((number, taken))
         txn = self.rng.randrange(1, 4)
         hold(self.table, taken, TxnId(txn))
         self.held.setdefault(txn, set()).update(ticks)
+
+    def fail(self) -> None:
+        """The answer of a write is lost: the Group takes it as not stored."""
+        if self.lost:
+            number, taken = self.lost.pop(self.rng.randrange(len(self.lost)))
+            self.book.ack_failed(self.member, number, taken, 0.0, 1)
+
+    def look(self) -> None:
+        """Whatever is known of leases; each message is in one place at the most."""
+        leases = self.book._leases
+        self.has = {number: ticks_of(tuple(it.left)) for number, it in leases.items()}
+        places = [*self.has.values(), *(ticks_of(tuple(it.spans)) for it in self.book._returned)]
+        assert sum(map(len, places)) == len(set().union(*places))
 
     def end_txn(self, *, commits: bool) -> None:
         if not self.held:
@@ -229,12 +254,16 @@ class Run:
             self.take()
         elif choice < 0.75:
             self.ack()
+        elif choice < 0.8:
+            self.fail()
         elif choice < 0.97:
-            self.end_txn(commits=choice < 0.86)
+            self.end_txn(commits=choice < 0.88)
         else:
             self.restart()
 
     def drain(self) -> None:
+        while self.lost:
+            self.fail()
         while self.held:
             self.end_txn(commits=False)
         self.book.leave(self.member, 0.0)
@@ -250,4 +279,9 @@ def test_whatever_ends_when_each_message_is_leased_held_or_acknowledged(seed: in
     run = Run(random.Random(seed))
     for _ in range(150):
         run.step()
+        run.look()
     run.drain()
+
+
+def ticks_of(spans: Sequence[TickSpan]) -> set[int]:
+    return {it for each in spans for it in range(each.after + 1, each.upto + 1)}

@@ -17,7 +17,10 @@ def test_each_tick_has_its_last_count(seed: int) -> None:
         after = rng.randrange(40)
         span = TickSpan(TimeTick(after), TimeTick(after + rng.randrange(1, 6)))
         ticks = range(span.after + 1, span.upto + 1)
-        if rng.random() < 0.3:
+        if rng.random() < 0.1:
+            counts.cap(2)
+            naive = {tick: min(n, 2) for tick, n in naive.items()}
+        elif rng.random() < 0.3:
             counts.remove(span)
             naive = {tick: n for tick, n in naive.items() if tick not in ticks}
         else:

@@ -11,7 +11,7 @@ from broker.core.log.admission import (
 )
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TimeTick, TxnId
-from broker.model.message import PREPARE_TXN, MessageType, NewMessage
+from broker.model.message import GROUP_CHANGE, PREPARE_TXN, PURGE, MessageType, NewMessage
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
 
@@ -28,6 +28,18 @@ def test_what_may_come_is_not_refused() -> None:
 def test_a_closed_pchannel_answers_everything_alike() -> None:
     closed = Refusal(StreamingCode.ON_SHUTDOWN, "closing")
     assert admission_refusal(GOOD, TICK, replace(ADMISSION, closed=closed)) is closed
+
+
+def test_a_full_disk_refuses_what_takes_space_and_takes_what_frees_it() -> None:
+    full = Refusal(StreamingCode.ON_SHUTDOWN, "No space left")
+    admission = replace(ADMISSION, full=full)
+    in_txn = TxnContext(TxnId(5), 0)
+    for kind in (MessageType.INSERT, MessageType.DELETE, MessageType.BEGIN_TXN):
+        message = replace(GOOD, type=kind, txn=in_txn)
+        assert admission_refusal(message, TICK, admission) is full
+    for frees in (PURGE, GROUP_CHANGE, MessageType.DROP_COLLECTION, MessageType.COMMIT_TXN):
+        message = replace(GOOD, type=frees, txn=in_txn)
+        assert admission_refusal(message, TICK, admission) is not full
 
 
 @pytest.mark.parametrize(
@@ -61,6 +73,14 @@ def test_the_word_on_a_staged_transaction_may_have_any_size_its_begin_may_not() 
     refusal = admission_refusal(replace(of_stage, type=MessageType.BEGIN_TXN), TICK, ADMISSION)
     assert refusal is not None
     assert "101 bytes" in refusal.cause
+
+
+def test_the_logs_own_messages_need_a_vchannel_and_a_purge_is_in_no_transaction() -> None:
+    for kind in (PURGE, GROUP_CHANGE):
+        assert admission_refusal(replace(GOOD, type=kind), TICK, ADMISSION) is None
+        assert admission_refusal(replace(GOOD, type=kind, vchannel=""), TICK, ADMISSION)
+    in_txn = replace(GOOD, type=PURGE, txn=TxnContext(TxnId(5), 0))
+    assert admission_refusal(in_txn, TICK, ADMISSION)
 
 
 def test_what_covers_a_pchannel() -> None:

@@ -8,6 +8,8 @@ from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -27,6 +29,7 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterRetention,
     AlterSchema,
     Index,
     PointAlias,
@@ -38,6 +41,7 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
+from broker.model.retention.policy import Retention
 
 ID, PART = CollectionId(1), PartitionId(2)
 ROWS, TABLE = RowSchema(b"", (1,)), TableSchema((), b"")
@@ -57,6 +61,10 @@ THERE = (ResourceKey.collection("c", "db"), ResourceKey.database("db", shared=Tr
         (CreatePartition("c", "p", "db"), THERE),
         (DropPartition("c", "p"), HERE),
         (CreateIndex("c", "f", (), database="db"), THERE),
+        (ChangeRetention("c"), HERE),
+        (ChangeCompaction("c", None), HERE),
+        (ChangeCompaction("c", None, "db"), THERE),
+        (ChangeRetention("c", 1000, None, "db"), THERE),
         (DropIndex("c", "f"), HERE),
         (CreateAlias("c", "a"), (HERE[0], ResourceKey.collection("a"), HERE[1])),
         (DropAlias("c"), HERE),
@@ -77,6 +85,7 @@ def test_a_change_holds_its_names_and_shares_its_database(
         (RemoveCollection(ID, "c", ""), HERE),
         (RemoveCollection(ID, "", ""), HERE[1:]),
         (AlterSchema(ID, "c", "db", None, TABLE), THERE),
+        (AlterRetention(ID, "c", "db", Retention()), THERE),
         (AddPartition(ID, "c", "", "p", PART), HERE),
         (RemovePartition(ID, "c", "", "p", PART), HERE),
         (PutIndex(ID, "c", "", Index(1, "i", "f", 100, ())), HERE),

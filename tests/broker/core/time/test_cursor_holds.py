@@ -96,6 +96,10 @@ def test_a_cursor_holds_within_its_limits_and_only_where_it_has_channels() -> No
     hold = hold_of(cursor, P, LIMITS)
     assert hold is not None
     assert (hold.tick, hold.from_id, hold.bytes_max, hold.until_ms) == (9, 4, 1000, 65_000)
+    assert hold.vchannels == {SHARDS[0]}
+    everything = hold_of(NamedCursor("c", {P: at}, 5_000), P, LIMITS)
+    assert everything is not None
+    assert everything.vchannels == frozenset(), "of a whole pchannel"
     assert hold_of(cursor, OTHER, LIMITS) is None
     assert hold_of(cursor, P, HoldLimits(bytes_max=0)) is None
     assert hold_of(NamedCursor("c", {SHARDS[0]: at}, 5_000, holds=False), P, LIMITS) is None

@@ -138,7 +138,7 @@ def test_only_what_is_measured_is_wanted() -> None:
 def test_a_transaction_whose_first_bodies_were_not_read_is_estimated_from_the_others() -> None:
     heads, rows = log_of([("begin", 0, 1, 0), *[("body", 0, 4, 10)] * 2, ("commit", 0, 1, 0)])
     whole, _ = walk(heads, (0, 10_000), StepSize(1, 0, steps_max=4))
-    without_first_bodies = [heads[0], *heads[2:]]
+    without_first_bodies = heads[2:]
     partly, _ = walk(without_first_bodies, (0, 10_000), StepSize(1, 0, steps_max=4))
     assert whole[SHARDS[0]].steps == partly[SHARDS[0]].steps
     assert sum(it.size for it in rows) == whole[SHARDS[0]].steps[-1].bytes == 80
@@ -147,3 +147,39 @@ def test_a_transaction_whose_first_bodies_were_not_read_is_estimated_from_the_ot
 def test_the_span_is_what_it_was_made_with() -> None:
     ticks = (TimeTick(3), TimeTick(9))
     assert SpanCount(CHANNELS, ticks, StepSize(1, 0, steps_max=4), ALL, PCHANNEL).span == ticks
+
+
+@given(parts, st.integers(0, 40), st.lists(st.integers(0, 120), min_size=3, max_size=3))
+def test_of_a_purged_vchannel_only_what_lies_above_is_counted(
+    happened: list[Part], after: int, floors: list[int]
+) -> None:
+    heads, rows = log_of(happened)
+    purged = dict(zip(SHARDS, map(TimeTick, floors), strict=True))
+    left = [it for it in rows if it.tick > purged.get(it.vchannel, 0)]
+    ticks = TimeTick(after), TimeTick(10_000)
+    measuring = SpanCount(CHANNELS, ticks, StepSize(1), ALL, PCHANNEL, purged)
+    assert all(measuring.take(it) for it in heads)
+    measuring.finish()
+    for channel, measured in measuring.channels().items():
+        last = measured.steps[-1] if measured.steps else None
+        assert ((last.rows, last.bytes) if last else (0, 0)) == up_to(left, channel, after, 10_000)
+
+
+def test_a_batch_across_a_purge_and_a_transaction_behind_it_are_counted_above_it() -> None:
+    heads, rows = log_of(
+        [("plain", 0, 4, 3), ("begin", 0, 1, 0), ("body", 0, 2, 5), ("commit", 0, 1, 0)]
+    )
+    ticks = TimeTick(0), TimeTick(10_000)
+    for floor, expected in ((rows[1].tick, (4, 16)), (rows[-1].tick, (0, 0))):
+        purged = {SHARDS[0]: TimeTick(floor)}
+        measuring = SpanCount(SHARDS[:1], ticks, StepSize(1), ALL, "", purged)
+        assert all(measuring.take(it) for it in heads)
+        steps = measuring.channels()[SHARDS[0]].steps
+        assert ((steps[-1].rows, steps[-1].bytes) if steps else (0, 0)) == expected
+
+
+def test_of_a_transaction_whose_bodies_lie_before_the_walk_the_commit_tells_the_rows() -> None:
+    heads, _ = log_of([("begin", 0, 1, 0), ("body", 0, 2, 5), ("commit", 0, 1, 0)])
+    found, _ = walk([heads[-1]], (0, 10_000), StepSize(1))
+    (step,) = found[SHARDS[0]].steps
+    assert (step.rows, step.bytes) == (2, 0)

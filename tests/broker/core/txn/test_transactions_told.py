@@ -1,9 +1,12 @@
 """What a writer tells of its transactions, and what becomes of those that lost something."""
 
+from broker.core.log.record_drafts import WriterState
+from broker.core.log.sequencer import sequence
 from broker.core.txn.txn_state import TxnState
+from broker.model.ids import TimeTick
 from broker.model.message import AppendedInTxn
 from broker.model.snapshot import FinishedTxn, TxnEnd
-from tests.broker.core.txn.test_transactions import EXPIRED, V, Writer, code, of
+from tests.broker.core.txn.test_transactions import ADMISSION, EXPIRED, V, Writer, code, of
 
 
 def test_what_began_or_ended_is_told_once_and_bodies_of_the_others_apart_from_it() -> None:
@@ -23,6 +26,17 @@ def test_what_began_or_ended_is_told_once_and_bodies_of_the_others_apart_from_it
     assert transactions.grown_count == 1
     assert [(it.context, it.bodies) for it in transactions.take_grown()] == [(two, 2)]
     assert transactions.grown_count == 0
+
+
+def test_an_end_is_told_apart_until_it_is_durable() -> None:
+    writer = Writer()
+    txn, transactions = writer.begin(), writer.transactions
+    state = WriterState(transactions, writer.producers)
+    sequence([of(txn, 901)], TimeTick(writer.end.last_tick + 1), writer.end, ADMISSION, state)
+    assert transactions.views() == ()
+    assert [it.context for it in transactions.unstored_ends()] == [txn]
+    assert len(transactions.stored()) == 1
+    assert transactions.unstored_ends() == ()
 
 
 def test_who_takes_over_rolls_back_what_may_have_lost_bodies_and_has_not_ended() -> None:

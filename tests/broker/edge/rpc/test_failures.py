@@ -14,6 +14,7 @@ Code = StreamingCode
 STATUS_OF = {
     Code.INNER: Status.INTERNAL,
     Code.INVALID_ARGUMENT: Status.INVALID_ARGUMENT,
+    Code.RATE_LIMIT_REJECTED: Status.RESOURCE_EXHAUSTED,
     Code.UNKNOWN: Status.UNKNOWN,
 }
 

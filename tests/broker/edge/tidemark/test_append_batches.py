@@ -24,6 +24,8 @@ class FullFlow:
     channel = CHANNEL.name
     located = None
 
+    limited = False
+
     def __init__(self) -> None:
         self.appended: list[tuple[Any, ...]] = []
         self.scope = anyio.CancelScope()

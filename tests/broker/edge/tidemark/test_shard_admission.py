@@ -1,5 +1,7 @@
 """Which vchannels take messages, which take rows, and how soon a drop is noticed."""
 
+from collections.abc import Mapping
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -7,7 +9,8 @@ from anyio.lowlevel import checkpoint
 from broker.edge.tidemark.shard_admission import KNOWN_MAX, REFRESH_S, ShardAdmission
 from broker.model.collection import RowSchema
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode
-from broker.model.ids import CollectionId
+from broker.model.ids import CollectionId, TimeTick
+from broker.model.retention.compaction import Compaction
 from broker.ports.row_schemas import CatalogVersion, NoShard, Shard
 
 pytestmark = pytest.mark.asyncio
@@ -59,6 +62,12 @@ class Catalog:
         gone = NoShard.DROPPED if vchannel in self.dropped else NoShard.OTHER
         await self._answer()
         return found or gone
+
+    async def compactions(self) -> Mapping[CollectionId, Compaction]:
+        return {}
+
+    async def dropped_at(self, vchannel: str) -> TimeTick | None:
+        raise AssertionError(vchannel)
 
     async def _answer(self) -> None:
         if self.hangs:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from broker.coordinator.catalog.stored_retentions import StoredRetentions
 from broker.coordinator.records import COLLECTION_PREFIX, IN_DATABASE_PREFIX, decode_collection
 from broker.master.table.stored_table import StoredTable
 from broker.master.table.table_records import TableRecords
@@ -11,6 +12,8 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterCompaction,
+    AlterRetention,
     AlterSchema,
     PointAlias,
     PutIndex,
@@ -21,6 +24,8 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 from broker.ports.meta import MetaStore
 from broker.ports.meta_writes import all_entries
 
@@ -37,11 +42,19 @@ class NaiveCollection:
     rows: RowSchema | None = None
     version: int | None = None
     announced: bool = True
+    retention: Retention = Retention()
+    compaction: Compaction | None = None
 
     @classmethod
     def of(cls, it: Collection) -> "NaiveCollection":
         """As a release before this one has recorded it."""
-        return cls(it.name, it.database, it.vchannels, rows=it.schema, announced=it.announced)
+        return cls(
+            *(it.name, it.database, it.vchannels),
+            rows=it.schema,
+            announced=it.announced,
+            retention=it.retention,
+            compaction=it.compaction,
+        )
 
 
 @dataclass
@@ -59,8 +72,11 @@ class NaiveTable:
 
     def _apply(self, change: TableChange) -> None:  # noqa: C901 - one case for each change
         match change:
-            case AddCollection() | RemoveCollection() | AlterSchema():
+            case AddCollection() | RemoveCollection() | AlterSchema() | AlterRetention():
                 self._collection(change)
+            case AlterCompaction(id, compaction=compaction):
+                if id in self.collections:
+                    self.collections[id].compaction = compaction
             case AddPartition() | RemovePartition() | PutIndex() | RemoveIndexes():
                 if change.collection in self.collections:
                     self._part(self.collections[change.collection], change)
@@ -78,7 +94,9 @@ class NaiveTable:
                 if self.databases.get(name) == id:
                     del self.databases[name]
 
-    def _collection(self, change: AddCollection | RemoveCollection | AlterSchema) -> None:
+    def _collection(
+        self, change: AddCollection | RemoveCollection | AlterSchema | AlterRetention
+    ) -> None:
         known = self.collections.get(change.id)
         match change:
             case AddCollection():
@@ -86,6 +104,9 @@ class NaiveTable:
             case RemoveCollection(id):
                 self.collections.pop(id, None)
                 self.aliases = {key: it for key, it in self.aliases.items() if it != id}
+            case AlterRetention(retention=limits):
+                if known is not None:
+                    known.retention = limits
             case AlterSchema(schema=rows, table=table):
                 if known is not None and (known.version is None or known.version < table.version):
                     known.version = table.version
@@ -110,6 +131,8 @@ class NaiveTable:
                 partitions,
                 rows=change.schema,
                 version=version,
+                retention=change.retention,
+                compaction=change.compaction,
             )
 
     def _part(
@@ -156,6 +179,14 @@ async def stored(store: MetaStore) -> NaiveTable:
             made.indexes = {it.id: it.name for it in await records.indexes(each.id)}
             for alias in description.aliases:
                 found.aliases[each.database, alias] = each.id
+    known = await StoredRetentions(store).newer(-1)
+    assert known is not None
+    assert known.limits == {
+        vchannel: it.retention
+        for it in found.collections.values()
+        for vchannel in it.vchannels
+        if not it.retention.keeps_all
+    }, "nodes see the same limits"
     for shown in databases:
         database = "" if shown == "default" else shown
         own = {

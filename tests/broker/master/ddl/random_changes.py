@@ -10,6 +10,8 @@ from broker.model.collection import RowSchema
 from broker.model.ids import CollectionId, PartitionId
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -40,6 +42,8 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
+from broker.model.retention.compaction import Compaction
+from broker.model.retention.policy import Retention
 from tests.broker.master.simulated_master import PCHANNELS, SimulatedMaster, given_request
 
 VECTOR = Field(100, "vector", FieldType.FLOAT_VECTOR, (("dim", "4"),))
@@ -62,7 +66,8 @@ def some_change(chance: random.Random) -> Ddl:
     name, other = chance.choice(NAMES), chance.choice(NAMES)
     database, part = chance.choice(("", "", "", DATABASE)), chance.choice(("p", "q"))
     rows, table = chance.choice(((ROWS[0], fields()), (None, fields()), (None, None)))
-    create = CreateCollection(name, chance.randint(1, 3), rows, table, database)
+    kept = Retention(0, chance.choice((0, 0, 5000)))
+    create = CreateCollection(name, chance.randint(1, 3), rows, table, database, kept)
     params = (("index_type", chance.choice(("HNSW", "FLAT"))),)
     version, old = chance.choice((1, 2)), chance.randrange(2)
     changes: tuple[Ddl, ...] = (
@@ -70,6 +75,8 @@ def some_change(chance: random.Random) -> Ddl:
         DropCollection(name, database),
         AdoptCollection(OLD[old], CollectionId(100 + old), fields()),
         ChangeSchema(name, ROWS[version - 1], ROWS[version], fields(version), database),
+        ChangeRetention(name, chance.choice((None, -1, 1000)), 1 << 20, database),
+        ChangeCompaction(name, chance.choice((None, Compaction(1000))), database),
         CreatePartition(name, part, database),
         CreatePartition(name, part, database),
         DropPartition(name, part, database),

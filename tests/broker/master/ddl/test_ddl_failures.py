@@ -17,6 +17,8 @@ from broker.model.collection import Collection
 from broker.model.ids import CollectionId, PartitionId
 from broker.model.master.ddl import (
     AdoptCollection,
+    ChangeCompaction,
+    ChangeRetention,
     ChangeSchema,
     CreateAlias,
     CreateCollection,
@@ -31,6 +33,7 @@ from broker.model.master.ddl import (
     DropPartition,
 )
 from broker.model.master.table_change import AddCollection, TableChange
+from broker.model.retention.compaction import Compaction
 from tests.broker.coordinator.broadcast.broadcasting import LOCKS, PROCESS, TASKS, Faults
 from tests.broker.master.ddl.history import GIVEN, Told, judge
 from tests.broker.master.ddl.naive_table import NaiveCollection, NaiveTable, stored
@@ -70,6 +73,8 @@ SCRIPT: Sequence[Ddl | TableChange] = (
     CreateAlias("old", "newest", alter=True),
     CreateAlias("plain", "other"),
     ChangeSchema("rows", ROWS[0], ROWS[1], fields(1), "air"),
+    ChangeRetention("rows", 5000, None, "air"),
+    ChangeCompaction("plain", Compaction(1000, 2000)),
     DropIndex("rows", "vector", "", "air"),
     DropPartition("milvus", "p"),
     DropAlias("other"),
@@ -135,6 +140,7 @@ def shape(table: NaiveTable) -> object:
                 it.rows and it.rows.widths,
                 it.version,
                 it.announced,
+                (it.retention.age_ms_max, it.retention.bytes_max),
             )
             for it in table.collections.values()
         ),

@@ -13,6 +13,7 @@ from broker.model.master.table_change import (
     AddCollection,
     AddDatabase,
     AddPartition,
+    AlterRetention,
     AlterSchema,
     Index,
     PointAlias,
@@ -24,6 +25,7 @@ from broker.model.master.table_change import (
     RemovePartition,
     TableChange,
 )
+from broker.model.retention.policy import Retention
 from broker.ports.meta import Conflict
 from tests.broker.master.counted_reads import CountedReads
 
@@ -40,6 +42,7 @@ def changes(database: str) -> list[TableChange]:
         AddDatabase("db", 7),
         AddCollection(database, "a", ID, vchannels, partitions, None, FIELDS),
         AlterSchema(ID, "a", database, RowSchema(b"two", (1, 2)), WIDER),
+        AlterRetention(ID, "a", database, Retention(1 << 20, 5000)),
         AddPartition(ID, "a", database, "p", PartitionId(2)),
         PointAlias(database, "other", ID, "a"),
         PutIndex(ID, "a", database, Index(3, "i", "vector", 100, ()), None),

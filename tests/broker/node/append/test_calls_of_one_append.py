@@ -1,6 +1,7 @@
 """How much Python code one awaited append runs, from its admission to its answer."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -42,6 +43,9 @@ def calls_of(appends: Callable[[Located], Callable[[int], Awaitable[Appended]]])
             # The actors behind the Appender start meanwhile, which is no part of an append.
             while one_located.groups.keeper is None:
                 await world.clock.sleep(0.01)
+            # What other tests have left may have finalizers, which are calls, too.
+            gc.collect()
+            gc.disable()
             before = sys.getprofile()
             sys.setprofile(count)
             try:
@@ -49,6 +53,7 @@ def calls_of(appends: Callable[[Located], Callable[[int], Awaitable[Appended]]])
                     await one(number)
             finally:
                 sys.setprofile(before)
+                gc.enable()
 
     run_seeded(1, main)
     return calls / APPENDS

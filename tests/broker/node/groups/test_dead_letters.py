@@ -167,8 +167,9 @@ def test_a_message_that_kills_the_node_dies_after_its_deliveries_too(waited: boo
                 assert await worker.ack(leased.lease) is None
                 worker.leave()
                 worker = None
-            # The delivery of a message that was new to its Group leaves no trace.
-            assert deliveries == LIMIT.deliveries_max + (1 if waited else 0)
+            # The delivery of a message that was new to its Group leaves no trace. And what ends the
+            # node in a last delivery may be another message, so there is one more.
+            assert deliveries == LIMIT.deliveries_max + (2 if waited else 1)
             await nothing_dies(world)
             assert [it.payload for it in await dead(world)] == [b"poison"]
 

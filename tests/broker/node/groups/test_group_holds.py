@@ -3,9 +3,27 @@
 from dataclasses import replace
 
 from actors.testing import run_seeded
+from broker.core.groups.furthest_groups import FURTHEST_MAX
+from broker.model.failure import Refusal
+from broker.model.groups.consumer_group import GroupKey, GroupView
+from broker.model.ids import MessageId, TimeTick
+from broker.model.message import GROUP_CHANGE, MessageType, NewMessage
+from broker.model.record import Record
 from broker.model.retention.holders import HolderKind
-from tests.broker.node.groups.test_group_leases import KEY, bodies, create, join, shown
-from tests.broker.node.test_truncation import LIMITS, HoldsFake, fill, retaining
+from broker.node.group_messages import CreateGroup, JoinGroup, OpenGroup, TakeMessages
+from broker.node.groups.lag_watch import LOOK_S
+from broker.node.state.channel_groups import ChannelGroups
+from broker.ports.wal import Log
+from tests.broker.node.groups.test_group_leases import KEY, bodies, create, join, keeper, shown
+from tests.broker.node.test_truncation import (
+    KEPT_BYTES,
+    LIMITS,
+    SEGMENT_BYTES,
+    HoldsFake,
+    fill,
+    retaining,
+)
+from tests.broker.node.world import PCHANNEL, World, appended
 
 
 def test_a_group_holds_what_it_has_not_acknowledged_and_lets_go_of_it() -> None:
@@ -30,6 +48,81 @@ def test_a_group_holds_what_it_has_not_acknowledged_and_lets_go_of_it() -> None:
             assert (await world.offsets()).first_id > 30
 
     run_seeded(1, scenario)
+
+
+def test_a_group_without_messages_holds_nothing_back_of_the_log_it_shares() -> None:
+    async def scenario() -> None:
+        holds = HoldsFake()
+        async with retaining(holds, replace(LIMITS, hold_bytes_max=1 << 30)) as world:
+            await world.assign()
+            door = await keeper(world)
+            quiet = GroupKey(f"{PCHANNEL}_8v0", "quiet")
+            for key in (KEY, quiet):
+                request = CreateGroup(key, 1000, TimeTick(0), exist_ok=False)
+                assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+            before = opened_groups(world).view(quiet).seen
+            await fill(world)
+            await world.clock.sleep(3 * LOOK_S)
+            opened = world.node.open_channels.find(PCHANNEL)
+            assert opened is not None
+            groups = opened.groups.table.groups
+            assert groups[KEY].floor == 0, "its messages are not acknowledged"
+            written = groups[quiet].floor
+            assert written >= opened.log.segments()[-1].last_tick
+            assert groups[quiet].tick > before
+            assert opened_groups(world).view(quiet).seen == before, "nobody was there"
+            # Once for each segment: it is in the newest one now.
+            next_id = opened.tail.next_id
+            await world.clock.sleep(20 * LOOK_S)
+            kinds = [it.kind for it in await records_from(opened.log, next_id, opened.tail.next_id)]
+            assert GROUP_CHANGE not in kinds
+            # What comes for it later comes to it.
+            appended(await world.append(NewMessage(quiet.vchannel, 2, b"late", 4)))
+            group = await door.ask(OpenGroup(quiet), deadline_s=60)
+            assert not isinstance(group, Refusal | None)
+            joined = await group.ask(JoinGroup("ann"), deadline_s=60)
+            take = TakeMessages(joined.member, 1000)
+            assert bodies(await group.ask(take, deadline_s=60)) == ["late"]
+            await world.clock.sleep(3 * LOOK_S)
+            assert groups[quiet].floor == written
+            assert (await world.offsets()).first_id == 1, "the other one holds it"
+
+    run_seeded(1, scenario)
+
+
+def test_a_message_of_all_vchannels_comes_to_a_group_that_is_idle_otherwise() -> None:
+    async def scenario() -> None:
+        async with retaining(HoldsFake(), replace(LIMITS, hold_bytes_max=1 << 30)) as world:
+            await world.assign()
+            door = await keeper(world)
+            quiet = GroupKey(f"{PCHANNEL}_8v0", "quiet")
+            request = CreateGroup(quiet, 1000, TimeTick(0), exist_ok=False)
+            assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+            appended(await world.append(NewMessage("", MessageType.FLUSH_ALL, b"all", 3)))
+            await fill(world)
+            await world.clock.sleep(3 * LOOK_S)
+            group = await door.ask(OpenGroup(quiet), deadline_s=60)
+            assert not isinstance(group, Refusal | None)
+            joined = await group.ask(JoinGroup("ann"), deadline_s=60)
+            assert bodies(await group.ask(TakeMessages(joined.member, 1000), deadline_s=60)) == [
+                "all"
+            ]
+
+    run_seeded(1, scenario)
+
+
+def opened_groups(world: World) -> ChannelGroups:
+    opened = world.node.open_channels.find(PCHANNEL)
+    assert opened is not None
+    return opened.groups
+
+
+async def records_from(log: Log, next_id: MessageId, end: MessageId) -> list[Record]:
+    found: list[Record] = []
+    while next_id < end:
+        found += await log.read(next_id, 1 << 20)
+        next_id = found[-1].next_id
+    return found
 
 
 def test_a_group_that_is_passed_goes_on_at_the_first_message_left() -> None:
@@ -58,5 +151,26 @@ def test_a_group_that_is_passed_goes_on_at_the_first_message_left() -> None:
             view = await shown(world)
             assert view.group.acked == ()
             assert view.group.floor > kept.span.upto
+
+    run_seeded(1, scenario)
+
+
+def test_groups_that_were_passed_do_not_hide_one_that_still_needs_the_log() -> None:
+    async def scenario() -> None:
+        async with retaining(HoldsFake()) as world:
+            await world.assign()
+            door = await keeper(world)
+            for number in range(FURTHEST_MAX + 1):
+                lost = GroupKey(KEY.vchannel, f"lost{number}")
+                request = CreateGroup(lost, 1000, TimeTick(0), exist_ok=False)
+                assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+            await fill(world, 40)
+            near = await world.offsets()
+            request = CreateGroup(KEY, 1000, near.closed_tick, exist_ok=False)
+            assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+            await fill(world, 12)
+            after = await world.offsets()
+            assert after.size_bytes > KEPT_BYTES + SEGMENT_BYTES, "retention alone keeps less"
+            assert after.first_id <= near.next_id
 
     run_seeded(1, scenario)

@@ -152,6 +152,41 @@ def test_a_lease_that_is_over_goes_to_another_member_and_can_no_longer_be_acknow
     run_seeded(1, scenario)
 
 
+def test_nobody_acknowledges_what_is_on_lease_to_another_member_or_to_nobody() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await create(world)
+            ticks = await fill(world, ["a", "b"])
+            ann, bob = await join(world), await join(world, "bob")
+            lease = await ann.take()
+            assert bodies(lease) == ["a", "b"]
+            for refusal in (
+                await bob.ack(lease.lease),
+                await bob.nack(lease.lease),
+                await bob.extend(lease.lease),
+                await ann.ack(lease.lease + 1),
+                await ann.ack(0),
+            ):
+                assert isinstance(refusal, Refusal)
+                assert refusal.code is StreamingCode.INVALID_REQUEST_SEQ
+                assert "is over, settled, or of another member" in refusal.cause
+            # Ticks above the lease, all or some of them.
+            end = lease.span.upto
+            for after in (end, ticks[0] - 1):
+                span = TickSpan(TimeTick(after), TimeTick(end + 9))
+                refusal = await ann.ack(lease.lease, span)
+                assert isinstance(refusal, Refusal)
+                assert refusal.code is StreamingCode.INVALID_ARGUMENT
+                assert f"are not on lease {lease.lease}" in refusal.cause
+            assert (await shown(world)).group.floor < ticks[0]
+            assert await ann.ack(lease.lease) is None
+            again = await ann.ack(lease.lease)
+            assert isinstance(again, Refusal)
+
+    run_seeded(1, scenario)
+
+
 def test_what_a_member_has_that_leaves_goes_to_another_at_once() -> None:
     async def scenario() -> None:
         async with running_node() as world:

@@ -20,6 +20,7 @@ from schemas.batches import shared_properties
 from schemas.packing import pack
 from schemas.stored import payload_of
 from tests.broker.node.groups.test_group_survival import killer
+from tests.broker.node.space.test_disk_watch import FULL, RoomFake
 from tests.broker.node.world import PCHANNEL, World, message, running_node
 
 VCHANNEL = f"{PCHANNEL}_7v0"
@@ -194,3 +195,26 @@ def test_a_new_life_remembers_only_what_waits() -> None:
             assert len(await releases(world)) == rounds * count
 
     run_seeded(0, scenario)
+
+
+def test_nothing_is_copied_while_the_disk_is_full() -> None:
+    async def scenario() -> None:
+        room = RoomFake()
+        async with running_node(room=room) as world:
+            await world.assign()
+            await open_schedule(world)
+            at_ms = world.clock.wall_ms() + 5000
+            (placed,) = await world.append(delayed(["one"], at_ms))
+            assert isinstance(placed, Appended)
+            room.full = FULL
+            await world.clock.sleep(20)
+            records = await stored(world)
+            assert await releases(world) == []
+            await world.clock.sleep(60)
+            assert await releases(world) == []
+            assert len(await stored(world)) <= len(records) + 2, "but for the floor, once"
+            room.full = None
+            found = await until_released(world, 1)
+            check(found, {(at_ms, placed.id): "one"})
+
+    run_seeded(6, scenario)

@@ -1,5 +1,7 @@
 """What of a record a group gets now."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.codec.stored_headers import StoredHeaders
@@ -46,6 +48,18 @@ def test_a_batch_comes_unless_it_is_due_later_or_too_old(
     assert found.passed(0.0) == 0, "too soon after it began"
     assert found.passed(5.0) == (0 if comes else whole.last_tick)
     assert found.passed(9.0) == 0, "it was settled"
+
+
+@pytest.mark.parametrize("at_ms", [BASE_MS, BASE_MS + 1])
+def test_a_batch_that_lies_across_its_due_time_comes_whole_or_not_at_all(at_ms: int) -> None:
+    properties = shared_properties([("_deliver_at", str(at_ms))])
+    # The last tick of the millisecond, and two of the next one.
+    start = TimeTick(due_tick(BASE_MS + 1) - 1)
+    batch = replace(record(MessageType.INSERT, [b"a", b"b", b"c"], properties), base_tick=start)
+    found = timely(BASE_MS + 9)
+    for first in range(3):
+        part = RecordSlice(batch, first, 3)
+        assert tuple(found.parts(part)) == (() if at_ms > BASE_MS else (part,))
 
 
 def test_single_messages_have_no_times() -> None:

@@ -156,6 +156,24 @@ def test_a_node_whose_session_ended_closes_its_channels_and_registers_again() ->
     run_seeded(2, scenario)
 
 
+def test_a_channel_assigned_before_the_first_lease_is_open_for_writing_after_it() -> None:
+    """By a coordinator that takes this process for the one it has replaced."""
+
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world, EnrolmentFake(AWAY))
+            refusal = await world.assign(term=1)
+            assert refusal is not None
+            assert refusal.code is StreamingCode.ON_SHUTDOWN
+            assert not member.may_write()
+            assert world.node.open_channels.all() == []
+            member.enrolment.refusal = None
+            assert await member.join.wait() is None
+            assert await outcome(world) is None
+
+    run_seeded(12, scenario)
+
+
 def test_a_writer_of_an_earlier_session_never_writes_again() -> None:
     write_lease = WriteLease()
     assert write_lease.holds(0, 1e9), "without a coordinator it is for ever"

@@ -3,18 +3,23 @@
 import pytest
 
 from broker.spark.refusals import BadOption
+from broker.spark.server_options import Server
 from broker.spark.sink.sink_options import SinkOptions, parse_sink
 
 
 def test_what_is_not_said_has_its_default() -> None:
-    expected = SinkOptions("127.0.0.1:19531", "by-dev", "", None, "", None, 60.0)
+    expected = SinkOptions(Server("127.0.0.1:19531", "by-dev"), "", None, "", None, 60.0)
     assert parse_sink({"checkpointLocation": "/tmp"}, streaming=True) == expected
 
 
 def test_names_are_understood_in_any_case_and_the_topic_may_be_the_path() -> None:
     given = {"SERVER": "h:1", "path": " flights ", "Key": "k", "APPID": "a", "timeout": "500ms"}
-    expected = SinkOptions("h:1", "by-dev", "flights", "k", "a", None, 0.5)
+    expected = SinkOptions(Server("h:1", "by-dev"), "flights", "k", "a", None, 0.5)
     assert parse_sink(given, streaming=True) == expected
+
+
+def test_rows_may_have_a_time_to_live() -> None:
+    assert parse_sink({"topic": "t", "ttl": "2h"}, streaming=True).ttl_s == 7200
 
 
 def test_a_batch_may_say_which_one_it_is() -> None:
@@ -37,6 +42,8 @@ def test_a_batch_may_say_which_one_it_is() -> None:
         ({"appId": "a", "batchId": "-1"}, False, "'batchId' is '-1': use a whole number"),
         ({"timeout": "soon"}, True, "'timeout' is 'soon': use a number"),
         ({"timeout": "0s"}, True, "'timeout' is '0s'"),
+        ({"ttl": "0s"}, True, "'ttl' is '0s': use a number above 0"),
+        ({"ttl": "9000h"}, True, "'ttl' is '9000h': use at most 8784h, 366 days"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_would_do(

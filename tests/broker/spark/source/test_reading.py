@@ -53,8 +53,8 @@ def test_a_read_that_breaks_resumes_behind_the_last_row(world: World) -> None:
         gateway.close()
         return numbers, world.sent() - before
 
-    whole, once = read(Gateway(*partition.server))
-    breaking = Breaking(*partition.server)
+    whole, once = read(Gateway(partition.server))
+    breaking = Breaking(partition.server)
     resumed, both = read(breaking)
     assert breaking.broken
     assert whole == resumed == list(range(MESSAGES))

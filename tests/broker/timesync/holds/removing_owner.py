@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from actors import ActorError, Request, System
 from actors.testing import VirtualClock, run_seeded
-from broker.core.log.removal import removal
+from broker.core.space.removal import removal
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refusal, Refused
 from broker.model.ids import MessageId, PChannelName, TimeTick

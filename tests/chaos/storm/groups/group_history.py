@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from tests.chaos.storm.ddl_history import Told
 
+ORDERED = "ordered"
+"""The group that is ordered by key."""
+
 
 class OnVChannel(NamedTuple):
     """A group on one vchannel."""
@@ -19,13 +22,17 @@ class OnVChannel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A member got messages, as payloads by id. `joined_s`: when it began to join."""
+    """A member got messages, as payloads by id. `joined_s`: when it began to join.
+
+    `keys`: of those that have one.
+    """
 
     at: OnVChannel
     member: str
     joined_s: float
     taken_s: float
     messages: dict[int, bytes]
+    keys: dict[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

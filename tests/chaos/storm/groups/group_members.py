@@ -25,7 +25,7 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.ddl_history import Told
-from tests.chaos.storm.groups.group_history import Acked, OnVChannel, Reset, Taken
+from tests.chaos.storm.groups.group_history import ORDERED, Acked, OnVChannel, Reset, Taken
 from tests.chaos.storm.readers import seen
 from tests.chaos.storm.recorder import NeverEnded, Recorder
 
@@ -170,7 +170,8 @@ class GroupMembers:
 
     def _took(self, at: OnVChannel, name: str, joined_s: float, batch: LeasedBatch) -> set[int]:
         messages = {it.id: it.payload for it in seen(batch.messages)}
-        taken = Taken(at, name, joined_s, anyio.current_time(), messages)
+        keys = {int(it.id): it.key for it in batch.messages if it.key is not None}
+        taken = Taken(at, name, joined_s, anyio.current_time(), messages, keys)
         self.recorder.history.groups.taken.append(taken)
         return {*messages}
 
@@ -180,6 +181,8 @@ class GroupMembers:
         )
 
     def _group(self, at: OnVChannel) -> ConsumerGroup:
+        if at.group == ORDERED:
+            return self.log.group(at.group, mode="ordered", by="key")
         return self.log.group(at.group)
 
     def _name(self) -> str:

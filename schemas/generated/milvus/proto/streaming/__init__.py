@@ -56,6 +56,7 @@ __all__ = (
     "ProduceMessageRequest",
     "ProduceMessageResponse",
     "ProduceMessageResponseResult",
+    "ProduceRateLimitResponse",
     "ProduceRequest",
     "ProduceResponse",
     "ReplicateConfigurationMeta",
@@ -100,6 +101,7 @@ __all__ = (
     "WalBalancePolicyConfig",
     "WalBalancePolicyNodes",
     "WalCheckpoint",
+    "WalRateLimitState",
 )
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -360,6 +362,34 @@ class VChannelState(betterproto2.Enum):
             "VCHANNEL_STATE_UNKNOWN": 0,
             "VCHANNEL_STATE_NORMAL": 1,
             "VCHANNEL_STATE_DROPPED": 2,
+        }
+
+
+class WalRateLimitState(betterproto2.Enum):
+    UNKNOWN = 0
+
+    NORMAL = 1
+
+    SLOWDOWN = 2
+
+    REJECT = 3
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "WAL_RATE_LIMIT_STATE_UNKNOWN",
+            1: "WAL_RATE_LIMIT_STATE_NORMAL",
+            2: "WAL_RATE_LIMIT_STATE_SLOWDOWN",
+            3: "WAL_RATE_LIMIT_STATE_REJECT",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "WAL_RATE_LIMIT_STATE_UNKNOWN": 0,
+            "WAL_RATE_LIMIT_STATE_NORMAL": 1,
+            "WAL_RATE_LIMIT_STATE_SLOWDOWN": 2,
+            "WAL_RATE_LIMIT_STATE_REJECT": 3,
         }
 
 
@@ -1250,6 +1280,23 @@ default_message_pool.register_message(
 
 
 @dataclass(eq=False, repr=False)
+class ProduceRateLimitResponse(betterproto2.Message):
+    state: "WalRateLimitState" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: WalRateLimitState(0)
+    )
+
+    rate: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Bytes a second, of SLOWDOWN.
+    """
+
+
+default_message_pool.register_message(
+    "milvus.proto.streaming", "ProduceRateLimitResponse", ProduceRateLimitResponse
+)
+
+
+@dataclass(eq=False, repr=False)
 class ProduceRequest(betterproto2.Message):
     """
     Client to node on a Produce stream. The create request travels in a metadata header, not here.
@@ -1292,6 +1339,13 @@ class ProduceResponse(betterproto2.Message):
     close: "CloseProducerResponse | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="response"
     )
+
+    rate_limit: "ProduceRateLimitResponse | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True, group="response"
+    )
+    """
+    Comes when the rate of appends changes, without a request.
+    """
 
 
 default_message_pool.register_message(

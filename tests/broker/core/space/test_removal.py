@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.log.removal import expired, removal
+from broker.core.space.removal import expired, removal
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
 from broker.model.retention.holders import (
     Hold,

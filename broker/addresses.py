@@ -1,0 +1,42 @@
+"""HOST:PORT as text and as its parts."""
+
+import ipaddress
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`HOST:PORT` or `[V6]:PORT` as a pair. Raises ValueError saying what to write instead."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
+    return host.strip("[]"), int(port)
+
+
+def split_advertised(address: str) -> tuple[str, int | None]:
+    """`HOST`, `HOST:PORT`, `V6` or `[V6]:PORT` as a pair; None for no port. Raises ValueError."""
+    host, port = address, None
+    if _is_v6(address.strip("[]")):
+        host = address.strip("[]")
+    elif ":" in address:
+        host, port = split_address(address)
+    try:
+        wildcard = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        wildcard = False  # a name
+    if wildcard or port == 0 or not host or any(it.isspace() or it in "[]/" for it in host):
+        raise ValueError(
+            f"{address!r} is no address that a client can connect to; use HOST or HOST:PORT, such"
+            " as 10.0.0.5 or broker.example.org:19531"
+        )
+    return host, port
+
+
+def joined_address(host: str, port: int) -> str:
+    """`HOST:PORT`, or `[V6]:PORT`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_v6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False

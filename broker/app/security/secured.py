@@ -1,0 +1,110 @@
+"""Builds TLS from the settings, and refuses to serve other machines without it."""
+
+import ipaddress
+import stat
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from broker.addresses import split_address
+from broker.app.process_errors import CannotStart
+from broker.app.security.certificate_dates import expiry_warning
+from broker.config import Settings
+from broker.transport.tls import BadTls, ClientTls, ServerFiles, ServerTls, Tls
+
+log = structlog.get_logger("tidemark")
+
+ADVICE = (
+    "`tidemark init --secure DIR` makes certificates and settings; or pass --insecure, if everyone"
+    " who reaches it may read, write and drop everything"
+)
+
+
+def server_tls(settings: Settings) -> ServerTls | None:
+    """The TLS of the gRPC port; None without. Clients must show a certificate if `tls_ca` is set.
+
+    Raises CannotStart for files that cannot be used.
+    """
+    return _server_tls(settings, settings.tls_ca, "h2")
+
+
+def http_tls(settings: Settings) -> ServerTls | None:
+    """The TLS of the HTTP port, which asks no probe for a certificate. Raises CannotStart."""
+    return _server_tls(settings, None, "http/1.1")
+
+
+def _server_tls(settings: Settings, client_ca: Path | None, protocol: str) -> ServerTls | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        files = ServerFiles(settings.tls_cert, settings.tls_key, client_ca)
+        return ServerTls(files, protocol)
+    except BadTls as error:
+        raise CannotStart(f"TLS: {error}") from None
+
+
+def client_tls(settings: Settings) -> ClientTls | None:
+    """The TLS of calls to other processes of the cluster; None without. Raises CannotStart."""
+    if settings.tls_cert is None:
+        return None
+    try:
+        return ClientTls(Tls(settings.tls_ca, settings.tls_cert, settings.tls_key))
+    except BadTls as error:
+        raise CannotStart(f"TLS: {error}") from None
+
+
+def exposed(settings: Settings) -> list[str]:
+    """Which ports other machines reach without a proof of who they are, a sentence each."""
+    found, address = [], settings.listen
+    if _is_outside(split_address(address)[0]):
+        if settings.tls_cert is None:
+            found.append(f"{address} can be reached by other machines, and speaks no TLS")
+        elif settings.tls_ca is None:
+            found.append(
+                f"{address} can be reached by other machines, and asks clients for no certificate"
+                " (tls_ca is not set)"
+            )
+    plain_http = settings.http_port is not None and settings.tls_cert is None
+    if plain_http and _is_outside(settings.http_host):
+        host = settings.http_host
+        found.append(f"HTTP on {host} can be reached by other machines, and speaks no TLS")
+    return found
+
+
+def security_warnings(settings: Settings, now: datetime) -> list[str]:
+    """What `health` says of the ports of this process, of its key and of its certificate."""
+    insecure = [f"insecure: {it}" for it in exposed(settings)]
+    others = [key_warning(settings.tls_key), expiry_warning(settings.tls_cert, now)]
+    return [*insecure, *filter(None, others)]
+
+
+def key_warning(key: Path | None) -> str:
+    """What an operator should read when every user of this machine may read the key; else empty."""
+    try:
+        readable = key is not None and key.stat().st_mode & stat.S_IROTH
+    except OSError:
+        return ""  # the next handshake says what is wrong
+    return f"every user of this machine may read the key {key}; chmod 600 it" if readable else ""
+
+
+def refuse_exposed(settings: Settings) -> None:
+    """Raises CannotStart when other machines reach this process without proof, or TLS is unusable.
+
+    With `insecure` it is logged instead.
+    """
+    server_tls(settings)
+    reasons = exposed(settings)
+    if reasons and not settings.insecure:
+        raise CannotStart(f"{'; '.join(reasons)}: {ADVICE}")
+    for reason in reasons:
+        log.warning("insecure", because=reason)
+
+
+def _is_outside(host: str) -> bool:
+    """Whether others may reach it. A name other than localhost counts: it may mean any address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host != "localhost"
+    return not (getattr(address, "ipv4_mapped", None) or address).is_loopback

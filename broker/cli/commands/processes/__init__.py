@@ -1,0 +1,1 @@
+"""Commands that run a process, and that prepare one."""

@@ -1,0 +1,1 @@
+"""What is kept of collections, and what was purged."""

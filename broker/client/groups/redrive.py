@@ -1,0 +1,84 @@
+"""Appends dead letters to where they came from again, each once.
+
+It is a member of a group on the dead letters: what it appends and its acknowledgement take effect
+together, in a staged batch. So a crash at any step, and a second call beside it, appends no letter
+twice and leaves none out.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
+from typing import Final, Protocol
+
+import anyio
+
+from broker.client.errors import LeaseLost, TransactionExpired
+from broker.client.groups.dead_letters import letter_of
+from broker.client.groups.leased_batch import LeasedBatch
+from broker.client.groups.member import GroupMember
+from broker.client.message import Key
+from broker.core.groups.group_rules import NAME_LENGTH_MAX, name_refusal
+from broker.model.groups.consumer_group import GroupLag
+
+WAIT_S: Final = 1.0
+"""Without a dead letter for so long it looks whether any is left: another member may have some."""
+
+
+class Staging(Protocol):
+    """The part of `StagedBatch` that is needed here."""
+
+    async def append(
+        self, target: str, payload: bytes, *, key: Key | None = None, properties: Mapping[str, str]
+    ) -> object: ...
+
+    async def ack(self, batch: LeasedBatch) -> None: ...
+
+
+Staged = Callable[[], AbstractAsyncContextManager[Staging]]
+
+
+def redrive_group(target: str) -> str:
+    """The group on the dead letters that knows which of this target were appended again."""
+    name = f"redrive.{target}"
+    if name_refusal(name) is None:
+        return name
+    # Too long, or with letters that a group cannot have: collections may have more.
+    return f"redrive.{sha256(target.encode()).hexdigest()}"[:NAME_LENGTH_MAX]
+
+
+class Left(Protocol):
+    """Awaited: how much the group of this name has left on the dead letters."""
+
+    def __call__(self) -> Awaitable[Mapping[str, GroupLag]]: ...
+
+
+async def redriven(
+    joined: GroupMember, left: Left, vchannels: Collection[str], staged: Staged
+) -> int:
+    """Append what came from these vchannels again; how many. Raises what a staged batch does."""
+    done = 0
+    async with joined as member:
+        while True:
+            batch: LeasedBatch | None = None
+            with anyio.move_on_after(WAIT_S):
+                batch = await member.__anext__()
+            if batch is not None:
+                done += await _appended(batch, vchannels, staged)
+            elif not any(it.messages for it in (await left()).values()):
+                return done
+
+
+async def _appended(batch: LeasedBatch, vchannels: Collection[str], staged: Staged) -> int:
+    found = [it for it in map(letter_of, batch.messages) if it is not None]
+    mine = [it for it in found if it.vchannel in vchannels]
+    try:
+        async with staged() as out:
+            for it in mine:
+                message = it.message
+                await out.append(
+                    it.vchannel, message.payload, key=message.key, properties=it.properties
+                )
+            await out.ack(batch)
+    except (LeaseLost, TransactionExpired):
+        return 0  # so slow was it: nothing of it is stored, and the letters come again
+    return len(mine)

@@ -1,0 +1,73 @@
+"""What an ordered group delivers: the messages of one tick each, from the floor up to the edge."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from broker.core.groups.leases import NO_TXN
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick, TxnId
+
+WAITING: Final = 0
+"""The unit is to be delivered."""
+SETTLING: Final = -1
+"""It is on no lease: what settles it is being written, or a transaction holds it."""
+_SLACK: Final = 64
+
+
+@dataclass(slots=True)
+class Unit:
+    """The messages at `tick`: one, or all of a transaction.
+
+    `span`: with the empty ticks before it. `lanes`: it comes behind what is before it in these, and
+    before what is behind. `times`: how often it was delivered. `lease`: a number, WAITING or
+    SETTLING. `txn`: which is to acknowledge it, if any.
+    """
+
+    tick: TimeTick
+    span: TickSpan
+    lanes: tuple[int, ...]
+    times: int = 0
+    due_s: float = 0.0
+    lease: int = WAITING
+    txn: TxnId = NO_TXN
+
+
+class OrderedUnits:
+    """Units by tick. Iteration is in the order of ticks."""
+
+    def __init__(self) -> None:
+        self._units: dict[TimeTick, Unit] = {}
+        self._ticks: list[TimeTick] = []
+        """With those of units that are gone, now and then without."""
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __iter__(self) -> Iterator[Unit]:
+        """In order; none may be added meanwhile, or removed."""
+        return iter(self._units.values())
+
+    def add(self, unit: Unit) -> None:
+        """Add a unit at a new tick; cheap above all others."""
+        if len(self._ticks) > 2 * len(self._units) + _SLACK:
+            self._ticks = list(self._units)
+        in_order = not self._ticks or self._ticks[-1] < unit.tick
+        self._units[unit.tick] = unit
+        if in_order:
+            self._ticks.append(unit.tick)
+            return
+        self._ticks = sorted(self._units)
+        self._units = {it: self._units[it] for it in self._ticks}
+
+    def remove(self, unit: Unit) -> None:
+        del self._units[unit.tick]
+
+    def within(self, spans: Iterable[TickSpan]) -> list[Unit]:
+        """The units whose ticks are in these spans, which are in order."""
+        found: list[Unit] = []
+        for span in spans:
+            first, end = bisect_right(self._ticks, span.after), bisect_right(self._ticks, span.upto)
+            found += [self._units[it] for it in self._ticks[first:end] if it in self._units]
+        return found

@@ -1,0 +1,1 @@
+"""Rules of message streams: which bucket a message goes to, and which window it comes in."""

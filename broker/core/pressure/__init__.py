@@ -1,0 +1,1 @@
+"""How a broker answers overload: watermarks of disk and memory, token buckets, rate limits."""

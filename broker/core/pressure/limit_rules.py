@@ -1,0 +1,128 @@
+"""The limits of collections and identities, as an operator writes them in the setting `limits`.
+
+    collection:clicks in_bytes=1048576 in_messages=5000; identity:* out_bytes=10485760 streams=50
+
+A rule is a subject and its limits; rules are separated by `;` or lines. A name that ends in `*`
+stands for each of the names that begin so: every one has such a limit for itself. The rule with the
+longest name that fits is the only one that holds.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Final
+
+RULES_MAX: Final = 1000
+AMOUNT_MAX: Final = 1 << 50
+
+
+class BadLimits(ValueError):
+    """A text that states no limits; the error says which part is wrong, and what to write."""
+
+
+class Scope(StrEnum):
+    """What a limit is of."""
+
+    COLLECTION = "collection"
+    IDENTITY = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A collection by its name, or an identity."""
+
+    scope: Scope
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one subject in one process; 0: no limit. Bytes and messages are a second's.
+
+    `streams`: of appends and of reads that an identity has open at one time.
+    """
+
+    in_bytes: int = 0
+    in_messages: int = 0
+    out_bytes: int = 0
+    out_messages: int = 0
+    streams: int = 0
+
+
+UNLIMITED: Final = Limits()
+_NAMES: Final = tuple(it.name for it in fields(Limits))
+_OF_IDENTITIES: Final = frozenset({"streams"})
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRules:
+    """All rules. False when there is none."""
+
+    rules: Mapping[Subject, Limits] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def of(self, subject: Subject) -> Limits:
+        """The limits of a subject."""
+        found = self.rules.get(subject)
+        if found is not None:
+            return found
+        for end in range(len(subject.name), -1, -1):
+            found = self.rules.get(replace(subject, name=subject.name[:end] + "*"))
+            if found is not None:
+                return found
+        return UNLIMITED
+
+
+def parsed_limits(text: str) -> LimitRules:
+    """The rules that a text states. Raises BadLimits."""
+    rules: dict[Subject, Limits] = {}
+    for rule in _rules(text):
+        named, *limits = rule.split()
+        subject = _subject(named)
+        if subject in rules:
+            raise BadLimits(f"{named} has two rules; write its limits in one")
+        rules[subject] = _limits(named, subject.scope, limits)
+    if len(rules) > RULES_MAX:
+        raise BadLimits(f"{len(rules)} rules are too many; write at most {RULES_MAX}")
+    return LimitRules(rules)
+
+
+def checked_limits(text: str) -> str:
+    """The text itself. Raises BadLimits unless it states limits, or nothing."""
+    parsed_limits(text)
+    return text
+
+
+def _rules(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from (it for it in line.split(";") if it.strip())
+
+
+def _subject(named: str) -> Subject:
+    scope, mark, name = named.partition(":")
+    if not mark or scope not in tuple(Scope):
+        raise BadLimits(f"{named!r} is no subject; write collection:NAME or identity:NAME")
+    if not name or "*" in name[:-1]:
+        raise BadLimits(f"{named!r} names nothing; write a name, or the beginning of names and '*'")
+    return Subject(Scope(scope), name)
+
+
+def _limits(named: str, scope: Scope, given: list[str]) -> Limits:
+    found: dict[str, int] = {}
+    for each in given:
+        name, _, amount = each.partition("=")
+        if name not in _NAMES or name in found:
+            known = ", ".join(_NAMES)
+            raise BadLimits(
+                f"{named}: {each!r} is no limit; write each once, as NAME=NUMBER: {known}"
+            )
+        if name in _OF_IDENTITIES and scope is not Scope.IDENTITY:
+            raise BadLimits(f"{named}: {name} is a limit of identities; write identity:NAME")
+        if not (amount.isascii() and amount.isdigit()) or not 0 < int(amount) <= AMOUNT_MAX:
+            raise BadLimits(f"{named}: {each!r} needs a number from 1 to {AMOUNT_MAX}")
+        found[name] = int(amount)
+    if not found:
+        raise BadLimits(f"{named} has no limits; write some, such as in_bytes=1048576")
+    return Limits(**found)

@@ -1,0 +1,1 @@
+"""What the embedded queue decides: names, keys, ids, pages, positions, retention. No I/O."""

@@ -1,0 +1,1 @@
+"""What of a log nobody needs, and who holds it all the same."""

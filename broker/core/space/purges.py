@@ -1,0 +1,98 @@
+"""The purges of one pchannel, as its log says: of each vchannel the one that reaches furthest.
+
+A purge is a record of kind PURGE beside the steps of transactions: shown to no reader, folded by
+recovery, saved in snapshots. Its body is JSON: a person may have to read it in an emergency.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from broker.model.ids import MessageId, TimeTick
+from broker.model.record import Record
+from broker.model.retention.purge import Purge
+
+
+class UnreadablePurge(Exception):
+    """The body is damaged, or a later release wrote it."""
+
+
+def encode_purge(purge: Purge) -> bytes:
+    """The body of the record, whose vchannel and tick are those of the purge."""
+    fields = {"upto": purge.upto, "next_id": purge.next_id, "whole_id": purge.whole_id}
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_purge(vchannel: str, body: bytes, tick: TimeTick) -> Purge:
+    """The purge in the body of a record. Raises UnreadablePurge."""
+    try:
+        fields = json.loads(body)
+        upto, next_id, whole_id = (int(fields[it]) for it in ("upto", "next_id", "whole_id"))
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnreadablePurge(f"a purge is damaged: {error!r}") from error
+    return Purge(vchannel, TimeTick(upto), MessageId(next_id), MessageId(whole_id), tick)
+
+
+class PurgeTable:
+    """`changed`, `gone`: the vchannels since they were last cleared. `version` grows with each."""
+
+    def __init__(self, saved: Iterable[Purge] = ()) -> None:
+        self.purges: dict[str, Purge] = {it.vchannel: it for it in saved}
+        self.changed: set[str] = set()
+        self.gone: set[str] = set()
+        self.version = 0
+
+    def observe(self, record: Record) -> list[str]:
+        """Apply a record of kind PURGE; returns what cannot be read, as texts."""
+        wrong: list[str] = []
+        for message in record.messages():
+            try:
+                self.apply(decode_purge(record.vchannel, message.body, message.tick))
+            except UnreadablePurge as error:
+                wrong.append(f"message {message.id}: {error}")
+        return wrong
+
+    def apply(self, purge: Purge) -> None:
+        """Apply a purge that is durable; one that reaches less far does nothing."""
+        known = self.purges.get(purge.vchannel)
+        if known is not None and known.upto >= purge.upto:
+            return
+        self.purges[purge.vchannel] = purge
+        self.changed.add(purge.vchannel)
+        self.gone.discard(purge.vchannel)
+        self.version += 1
+
+    def forget_below(self, first_id: MessageId) -> None:
+        """Forget the purges of what retention has removed: the log begins at `first_id` now.
+
+        Not those of dropped collections: readers of the pchannel would see the messages again.
+        """
+        for vchannel in [name for name, it in self.purges.items() if it.next_id <= first_id]:
+            del self.purges[vchannel]
+            self.changed.discard(vchannel)
+            self.gone.add(vchannel)
+
+    def upto(self, vchannel: str) -> TimeTick:
+        """Up to which tick a vchannel is purged; 0: it is not."""
+        found = self.purges.get(vchannel)
+        return TimeTick(0) if found is None else found.upto
+
+    def newest_tick(self) -> TimeTick:
+        """Of the record of the newest purge; 0: there is none."""
+        return max([it.tick for it in self.purges.values()], default=TimeTick(0))
+
+    def floors(self) -> Mapping[str, TimeTick]:
+        """`upto` of each purged vchannel."""
+        return {name: it.upto for name, it in self.purges.items()}
+
+    def all(self) -> tuple[Purge, ...]:
+        """One for each purged vchannel."""
+        return tuple(self.purges.values())
+
+    def changes(self) -> tuple[Purge, ...]:
+        """Those that have changed."""
+        return tuple([self.purges[it] for it in self.changed])
+
+    def clear_changes(self) -> None:
+        """They are saved."""
+        self.changed.clear()
+        self.gone.clear()

@@ -1,0 +1,1 @@
+"""Space that comes back: the service of purges."""

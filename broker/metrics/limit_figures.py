@@ -1,0 +1,39 @@
+"""Metrics of what holds appends and reads back: watermarks, and limits of collections."""
+
+from typing import Final
+
+from broker.metrics.table import Metric, Read
+
+
+def _of_watch(key: str) -> Read:
+    return lambda view: (((), float(extra[key])) for _, extra in view.extras("disk_watch"))
+
+
+LIMIT_METRICS: Final = (
+    Metric(
+        "disk_watermark", "gauge",
+        "Level of the disk: 0 normal, 1 warn, 2 appends are slowed, 3 appends are refused.",
+        (), _of_watch("disk"),
+    ),
+    Metric(
+        "memory_watermark", "gauge",
+        "Level of the memory of the process: 0 normal, 1 warn, 2 appends are slowed, 3 appends are"
+        " refused.",
+        (), _of_watch("memory"),
+    ),
+    Metric(
+        "append_rate_limit_bytes", "gauge",
+        "Bytes a second to which a watermark slows appends; 0: to none.",
+        (), _of_watch("bytes_s"),
+    ),
+    Metric(
+        "limit_refused_total", "counter",
+        "Appends and streams refused for a limit of their collection or identity.",
+        (), lambda view: (((), view.sources.edge.limit_refused),),
+    ),
+    Metric(
+        "limit_wait_seconds_total", "counter",
+        "Seconds that appends and reads were made to wait for a limit, over all streams.",
+        (), lambda view: (((), view.sources.edge.limit_wait_s),),
+    ),
+)  # fmt: skip

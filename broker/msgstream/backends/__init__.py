@@ -1,0 +1,1 @@
+"""The logs that streams run on: Tidemark, memory, and RocksMQ."""

@@ -1,0 +1,1 @@
+"""Messages of streams: their classes, packs, positions, and how bytes become messages."""

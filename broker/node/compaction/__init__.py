@@ -1,0 +1,1 @@
+"""Compacts collections by key: keeps the newest message of each key."""

@@ -1,0 +1,63 @@
+"""Which vchannels are of collections that were dropped: by the log, or by the catalog.
+
+The log of a vchannel has the drop only of a collection whose creation it has, which plain
+collections of clients do not announce there; the catalog knows of every drop.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import anyio
+
+from broker.model.failure import Refused
+from broker.node.state.open_channels import OpenChannel
+from broker.ports.row_schemas import NoShard, RowSchemas
+
+ANSWER_S: Final = 5.0
+VERSION_S: Final = 1.0
+"""So long one read of the catalog's version serves: many groups may be created at once."""
+
+
+class DroppedVChannels:
+    """For one actor. The catalog is asked about a vchannel again only after another drop."""
+
+    def __init__(self, opened: OpenChannel, catalog: RowSchemas) -> None:
+        self._opened = opened
+        self._catalog = catalog
+        self._drops = -1
+        self._due_s = 0.0
+        self._alive: set[str] = set()
+        """Those that were not dropped when there were so many drops."""
+
+    async def among(self, vchannels: Iterable[str]) -> set[str]:
+        """The dropped ones; only those that the log knows while the catalog does not answer."""
+        segments = self._opened.segments
+        asked = set(vchannels)
+        dropped = {it for it in asked if it in segments.dropped}
+        # One that the log knows to exist was created again by a client of Milvus.
+        left = {it for it in asked - dropped if it not in segments.collections}
+        if not left:
+            return dropped
+        try:
+            with anyio.fail_after(ANSWER_S):
+                return dropped | await self._dropped_for_catalog(left)
+        except (Refused, TimeoutError):
+            return dropped
+
+    async def _dropped_for_catalog(self, vchannels: set[str]) -> set[str]:
+        now_s = anyio.current_time()
+        if now_s >= self._due_s:
+            # Read before the look-ups, which are newer then.
+            drops = (await self._catalog.version()).drops
+            self._due_s = now_s + VERSION_S
+            if drops != self._drops:
+                self._drops, self._alive = drops, set()
+        found: set[str] = set()
+        # Not of the time behind a drop that another task learns of meanwhile.
+        alive = self._alive
+        for name in vchannels - alive:
+            if await self._catalog.shard(name) is NoShard.DROPPED:
+                found.add(name)
+            else:
+                alive.add(name)
+        return found

@@ -1,0 +1,1 @@
+"""Whom what a group has read goes to: shared, or in order."""

@@ -1,0 +1,1 @@
+"""Gives disk space back that records of dropped collections take."""

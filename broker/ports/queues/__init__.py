@@ -1,0 +1,1 @@
+"""What the embedded queue needs of a store, and what every queue promises."""

@@ -1,0 +1,126 @@
+"""What a process refuses, logs and tells of its ports, by its settings."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import structlog.testing
+
+from broker.app.process_errors import CannotStart
+from broker.app.security.certificate_names import refuse_unnamed
+from broker.app.security.secured import (
+    client_tls,
+    http_tls,
+    refuse_exposed,
+    security_warnings,
+    server_tls,
+)
+from broker.config import Settings, load_settings
+from broker.config_file import BadConfig
+from tests.issued_files import Authorities
+
+
+def settings(tls: Authorities | None = None, *, asks: bool = True, **given: object) -> Settings:
+    if tls is not None:
+        files = tls.server()
+        given |= {"tls_cert": files.cert, "tls_key": files.key}
+        given |= {"tls_ca": tls.ca} if asks else {}
+    return Settings(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:1", "[::1]:1", "localhost:1", "127.9.9.9:1"])
+def test_loopback_needs_nothing(listen: str) -> None:
+    refuse_exposed(settings(listen=listen))
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "10.0.0.5:1", "[::]:1", "broker.example.org:1"])
+def test_a_port_that_others_reach_is_refused_without_tls_and_certificates_of_clients(
+    listen: str, tmp_path: Path
+) -> None:
+    ours = Authorities(tmp_path)
+    with pytest.raises(CannotStart, match=r"and speaks no TLS: `tidemark init --secure DIR`"):
+        refuse_exposed(settings(listen=listen))
+    with pytest.raises(CannotStart, match=r"asks clients for no certificate \(tls_ca is not set\)"):
+        refuse_exposed(settings(ours, asks=False, listen=listen))
+    refuse_exposed(settings(ours, listen=listen))
+
+
+def test_metrics_that_others_reach_need_tls_and_no_certificates_of_clients(tmp_path: Path) -> None:
+    ours = Authorities(tmp_path)
+    with pytest.raises(CannotStart, match=r"HTTP on 0.0.0.0 can be reached by other machines"):
+        refuse_exposed(settings(http_port=1, http_host="0.0.0.0"))
+    refuse_exposed(settings(http_host="0.0.0.0"))  # no port is open there
+    exposed = settings(ours, asks=False, http_port=1, http_host="0.0.0.0")
+    refuse_exposed(exposed)
+    assert http_tls(exposed) is not None
+
+
+def test_insecure_starts_and_is_told_again_and_again() -> None:
+    insecure = settings(listen="0.0.0.0:1", insecure=True)
+    with structlog.testing.capture_logs() as logged:
+        refuse_exposed(insecure)
+    (entry,) = logged
+    assert entry["event"] == "insecure"
+    (warning,) = security_warnings(insecure, datetime.now(UTC))
+    assert warning == "insecure: 0.0.0.0:1 can be reached by other machines, and speaks no TLS"
+
+
+def test_the_end_of_a_certificate_is_told_for_30_days(tmp_path: Path) -> None:
+    secured = settings(Authorities(tmp_path))  # of 30 days
+    now = datetime.now(UTC)
+    assert security_warnings(secured, now - timedelta(days=1)) == []
+    (soon,) = security_warnings(secured, now + timedelta(days=1))
+    assert "server.pem expires at" in soon
+    (over,) = security_warnings(secured, now + timedelta(days=31))
+    assert "server.pem expired at" in over
+    assert security_warnings(settings(), now) == []
+
+
+def test_a_key_that_everyone_may_read_is_told(tmp_path: Path) -> None:
+    secured = settings(Authorities(tmp_path))
+    assert secured.tls_key is not None
+    now = datetime.now(UTC) - timedelta(days=1)  # its certificate does not end soon
+    secured.tls_key.chmod(0o644)
+    (warning,) = security_warnings(secured, now)
+    assert "every user of this machine may read the key" in warning
+    secured.tls_key.chmod(0o640)
+    assert security_warnings(secured, now) == []
+    secured.tls_key.unlink()
+    assert security_warnings(secured, now) == []
+
+
+def test_nodes_of_this_machine_need_its_address_in_the_certificate(tmp_path: Path) -> None:
+    ours = Authorities(tmp_path)
+    refuse_unnamed(None, "127.0.0.1")
+    refuse_unnamed(ours.issue("server", "127.0.0.1", "fe80::1")[0], "127.0.0.1")
+    refuse_unnamed(ours.issue("server", "fe80::1")[0], "fe80::1%lo")
+    for hosts in ((), ("localhost",), ("10.0.0.5",)):
+        cert, _ = ours.issue("other", *hosts)
+        with pytest.raises(CannotStart, match=r"reach the coordinator at 127.0.0.1, which the"):
+            refuse_unnamed(cert, "127.0.0.1")
+    with pytest.raises(CannotStart, match="cannot read the certificate"):
+        refuse_unnamed(tmp_path / "nowhere", "127.0.0.1")
+
+
+def test_files_that_cannot_be_used_stop_the_start(tmp_path: Path) -> None:
+    ours = Authorities(tmp_path)
+    good = settings(ours)
+    broken = good.model_copy(update={"tls_key": tmp_path / "nowhere"})
+    for use in (server_tls, client_tls, refuse_exposed):
+        with pytest.raises(CannotStart, match=r"TLS: cannot read .*nowhere"):
+            use(broken)
+    assert server_tls(settings()) is None
+    assert client_tls(settings()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"tls_cert": "a"}, "tls_cert is set without tls_key"),
+        ({"tls_key": "a"}, "tls_key is set without tls_cert"),
+        ({"tls_ca": "a"}, "tls_ca is set without tls_cert and tls_key"),
+    ],
+)
+def test_half_of_tls_is_refused(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadConfig, match=sentence):
+        load_settings(given)

@@ -1,0 +1,110 @@
+"""Dead letters are appended again, each once, whoever else does it and whatever fails."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.client import Client, Message
+from broker.client.errors import BadTarget, NoSuchCollection
+from broker.client.groups.redrive import redrive_group
+from broker.core.groups.group_rules import name_refusal
+from tests.broker.client.groups.test_groups import running, take, until_empty
+
+LETTERS = 60
+
+
+async def all_die(log: Client) -> None:
+    await log.collections.create("trains", shards=3)
+    messages = [Message(b"%d" % it, key=b"k%d" % it) for it in range(LETTERS)]
+    await log.append_messages("trains", messages, atomic=False)
+    group = log.group("workers")
+    await group.create("trains", deliveries_max=5)
+    rejected = 0
+    async with group.join("trains") as member:
+        while rejected < LETTERS:
+            batch = await take(member)
+            rejected += len(batch)
+            await batch.reject("not today")
+    while any(it.group.dying for it in await group.describe("trains")):
+        pass
+    await until_empty(log, "workers")
+
+
+async def counted(log: Client) -> Counter[bytes]:
+    batches = [it async for it in log.read("trains", until="now")]
+    return Counter([message.payload for batch in batches for message in batch.messages])
+
+
+TWICE = Counter({b"%d" % it: 2 for it in range(LETTERS)})
+
+
+async def test_two_at_once_append_each_letter_once_between_them(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        group = log.group("workers")
+        both = await asyncio.gather(group.redrive("trains"), group.redrive("trains"))
+        assert sum(both) == LETTERS
+        assert await counted(log) == TWICE
+        assert await group.redrive("trains") == 0
+
+
+async def test_one_that_is_stopped_at_any_moment_is_completed_by_the_next(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        group = log.group("workers")
+        for pause_s in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+            with anyio.move_on_after(pause_s):
+                await group.redrive("trains")
+        await group.redrive("trains")
+        assert await counted(log) == TWICE
+
+
+async def test_a_list_of_dead_letters_may_be_cut_and_leaves_out_what_programs_forge(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        group = log.group("workers")
+        (letter,) = await group.dead(most=1)
+        assert len(await group.dead()) == LETTERS
+        with pytest.raises(BadTarget, match="0 dead letters are asked for"):
+            await group.dead(most=0)
+        forged = letter.message.properties
+        assert forged["dead.group"] == "workers"
+        await log.append("workers.dead", b"forged", properties=forged)
+        assert len(await group.dead()) == LETTERS
+        await log.collections.drop("workers.dead")
+        for call in (group.dead(), group.redrive("trains")):
+            with pytest.raises(NoSuchCollection, match="or their collection was dropped"):
+                await call
+
+
+async def test_dead_letters_whose_collection_was_dropped_wait_for_a_new_one(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        group = log.group("workers")
+        await log.collections.drop("workers.dead")
+        await log.append("trains", b"late")
+        async with group.join("trains") as member:
+            await (await take(member)).reject("too late")
+        while not any(it.trouble for it in await group.describe("trains")):
+            pass
+        troubles = {it.trouble for it in await group.describe("trains")} - {""}
+        assert "alter the group" in str(troubles)
+        await until_empty(log, "workers")
+        await group.alter("trains", deliveries_max=5)
+        while any(it.group.dying for it in await group.describe("trains")):
+            pass
+        assert [it.message.payload for it in await group.dead()] == [b"late"]
+
+
+@pytest.mark.parametrize("target", ["trains", "x" * 200, "a$b", "by-dev-rootcoord-dml_0_7v0"])
+def test_the_group_of_a_target_has_a_name_that_a_group_can_have(target: str) -> None:
+    name = redrive_group(target)
+    assert name_refusal(name) is None
+    assert name == redrive_group(target) != redrive_group(f"{target}s")

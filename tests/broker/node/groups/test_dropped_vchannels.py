@@ -1,0 +1,108 @@
+"""Who says that a vchannel was dropped, and how often the catalog is asked."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from broker.model.failure import Refused, StreamingCode
+from broker.node.groups import dropped_vchannels
+from broker.node.groups.dropped_vchannels import DroppedVChannels
+from broker.ports.row_schemas import CatalogVersion, NoRowSchemas, NoShard, Shard
+
+LOG, CATALOG, AGAIN, ALIVE = "in the log", "in the catalog", "made again", "alive"
+
+
+class Catalog(NoRowSchemas):
+    def __init__(self) -> None:
+        self.drops = 1
+        self.asked: list[str] = []
+        self.gone = {CATALOG, AGAIN}
+        self.silent = self.away = False
+
+    async def version(self) -> CatalogVersion:
+        if self.silent:
+            await anyio.sleep_forever()
+        if self.away:
+            raise Refused(StreamingCode.INNER, "the store is busy")
+        return CatalogVersion(7, self.drops)
+
+    async def shard(self, vchannel: str) -> Shard | NoShard:
+        self.asked.append(vchannel)
+        return NoShard.DROPPED if vchannel in self.gone else Shard("c", rows=False)
+
+
+def dropped(catalog: Catalog) -> DroppedVChannels:
+    segments = SimpleNamespace(dropped={LOG: 1}, collections={AGAIN: object()})
+    opened: Any = SimpleNamespace(segments=segments)
+    return DroppedVChannels(opened, catalog)
+
+
+async def test_the_log_and_the_catalog_both_tell_and_one_that_is_there_again_is_not() -> None:
+    catalog = Catalog()
+    found = dropped(catalog)
+    assert await found.among([LOG, CATALOG, AGAIN, ALIVE]) == {LOG, CATALOG}
+    assert sorted(catalog.asked) == [ALIVE, CATALOG]
+    assert await found.among([LOG]) == {LOG}
+    assert await found.among([]) == set()
+
+
+async def test_what_is_alive_is_asked_about_again_after_another_drop_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropped_vchannels, "VERSION_S", 0.0)
+    catalog = Catalog()
+    found = dropped(catalog)
+    for _ in range(3):
+        assert await found.among([ALIVE]) == set()
+    assert catalog.asked == [ALIVE]
+    catalog.drops, catalog.gone = 2, {ALIVE}
+    assert await found.among([ALIVE]) == {ALIVE}
+    assert catalog.asked == [ALIVE, ALIVE]
+
+
+async def test_many_questions_at_once_read_the_version_of_the_catalog_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropped_vchannels, "VERSION_S", 1000.0)
+    catalog = Catalog()
+    found = dropped(catalog)
+    assert await found.among([ALIVE]) == set()
+    catalog.drops, catalog.gone = 2, {ALIVE}
+    assert await found.among([ALIVE]) == set(), "it is not asked again so soon"
+
+
+async def test_an_answer_from_before_a_drop_is_not_kept_for_the_time_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropped_vchannels, "VERSION_S", 0.0)
+    asked, answers = anyio.Event(), anyio.Event()
+
+    class Slow(Catalog):
+        async def shard(self, vchannel: str) -> Shard | NoShard:
+            found = await super().shard(vchannel)
+            if len(self.asked) == 1:
+                asked.set()
+                await answers.wait()
+            return found
+
+    catalog = Slow()
+    found = dropped(catalog)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(found.among, [ALIVE])
+        await asked.wait()
+        catalog.drops, catalog.gone = 2, {ALIVE}
+        assert await found.among([CATALOG]) == set()
+        answers.set()
+    assert await found.among([ALIVE]) == {ALIVE}
+
+
+@pytest.mark.parametrize("fault", ["silent", "away"])
+async def test_without_an_answer_of_the_catalog_the_log_alone_counts(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropped_vchannels, "ANSWER_S", 0.05)
+    catalog = Catalog()
+    setattr(catalog, fault, True)
+    assert await dropped(catalog).among([LOG, CATALOG]) == {LOG}

@@ -1,0 +1,110 @@
+"""Readers and purges: who misses a message is told, who has everything reads on."""
+
+from actors.testing import run_seeded
+from broker.model.failure import Refusal, StreamingCode
+from broker.model.ids import TxnId
+from broker.model.message import AppendedInTxn, MessageType
+from broker.model.retention.purge import Purge
+from broker.model.txn import TxnContext
+from broker.node.scanner_messages import CloseScanner, Delivery
+from broker.wal.memory_wal import MemoryWal
+from tests.broker.node.space.test_held_space import LIMITS
+from tests.broker.node.space.test_purging import MINE, land, purge
+from tests.broker.node.space.test_reclamation import SEGMENT_BYTES, fill, size
+from tests.broker.node.world import Reader, World, message, running_node
+
+
+async def take(reader: Reader, count: int) -> None:
+    while len(reader.messages) < count:
+        assert isinstance(await reader.pull(1), Delivery)
+
+
+async def end_scanner(world: World, reader: Reader) -> None:
+    """As when nobody has pulled for long; the next pull opens another one."""
+    assert reader._opened is not None
+    reader._opened.scanner.tell(CloseScanner())
+    await world.clock.sleep(1)
+    (channel,) = world.node.open_channels.all()
+    assert not channel.readers, "nobody holds anything"
+
+
+def texts(reader: Reader) -> list[bytes]:
+    return [it.body for it in reader.messages]
+
+
+def test_a_reader_that_has_everything_reads_on_although_it_did_not_ask_for_long() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS) as world:
+            await world.assign()
+            await land(world, "one")
+            reader = Reader(world, MINE)
+            await take(reader, 1)
+            await land(world, "of others", shard=1)
+            begin = message(kind=MessageType.BEGIN_TXN, txn=TxnContext(TxnId(0), 10**6))
+            (begun,) = await world.append(begin)
+            assert isinstance(begun, AppendedInTxn)
+            await world.append(message("rolled back", txn=begun.txn))
+            await world.append(message(kind=MessageType.ROLLBACK_TXN, txn=begun.txn))
+            (landed,) = await land(world, "of others", shard=1)
+            await end_scanner(world, reader)
+            assert isinstance(await purge(world, landed.tick), Purge)
+            await land(world, "two")
+            await take(reader, 2)
+            assert texts(reader) == [b"one", b"two"]
+
+    run_seeded(1, scenario)
+
+
+def test_a_reader_of_all_that_lost_its_place_in_a_purge_is_told() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS) as world:
+            await world.assign()
+            first, second, _ = await land(world, "one", "two", "three")
+            assert isinstance(await purge(world, first.tick), Purge)
+            reader, later = Reader(world, MINE), Reader(world, MINE)
+            reader.cursor = later.cursor = (await opened_at_all(world)).cursor
+            await take(reader, 1)
+            assert texts(reader) == [b"two"]
+            await end_scanner(world, reader)
+            *_, last = await land(world, "four", "five")
+            assert isinstance(await purge(world, last.tick), Purge)
+            await land(world, "six")
+            answer = await reader.pull(1)
+            assert isinstance(answer, Refusal), "three, four and five would be missing"
+            assert answer.code is StreamingCode.UNRECOVERABLE
+            # One that was given nothing yet takes whatever is left.
+            await take(later, 1)
+            assert texts(later) == [b"six"]
+            assert second.tick < last.tick
+
+    run_seeded(2, scenario)
+
+
+async def opened_at_all(world: World):  # type: ignore[no-untyped-def]
+    opened = await world.open_scanner(MINE)
+    assert not isinstance(opened, Refusal)
+    opened.scanner.tell(CloseScanner())
+    await world.clock.sleep(1)
+    return opened
+
+
+def test_behind_what_was_given_back_nobody_knows_so_the_reader_is_told() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS) as world:
+            await world.assign()
+            await land(world, "one")
+            reader = Reader(world, MINE)
+            await take(reader, 1)
+            await end_scanner(world, reader)
+            await fill(world)
+            (landed,) = await land(world, "the last below")
+            before = await size(world)
+            assert isinstance(await purge(world, landed.tick), Purge)
+            await land(world, "above")
+            await world.clock.sleep(40)
+            assert await size(world) < 0.4 * before
+            answer = await reader.pull(1)
+            assert isinstance(answer, Refusal)
+            assert answer.code is StreamingCode.UNRECOVERABLE
+
+    run_seeded(3, scenario)

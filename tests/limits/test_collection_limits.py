@@ -1,0 +1,81 @@
+"""Limits of collections and identities, as their clients meet them, changed while they run."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.client import Client, DeadlineExceeded, connect
+from broker.client.errors import RateLimited
+from tests.local_broker import local_broker
+
+GUARD_S = 60.0
+BODY = b"x" * 1000
+
+
+async def limit(log: Client, limits: str) -> None:
+    await log.config.set("limits", limits)
+
+
+async def test_who_is_over_a_limit_waits_and_a_neighbour_does_not(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await log.collections.create("quiet", shards=1)
+        await limit(log, "collection:loud in_bytes=1")
+        await log.append("loud", BODY)  # the burst, and a debt of many seconds
+        with pytest.raises(DeadlineExceeded, match=r"collection 'loud'.*over its limit") as raised:
+            await log.append("loud", BODY, deadline_s=0.5)
+        assert isinstance(raised.value.__cause__, RateLimited)
+        async with connect(broker.address) as neighbour:
+            for _ in range(20):
+                await neighbour.append("quiet", BODY, deadline_s=GUARD_S)
+
+
+async def test_a_raised_limit_lets_waiting_appends_through(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await limit(log, "collection:* in_messages=1")
+        await log.append_batch("loud", [b"x"] * 4)  # owes three seconds
+        await log.append("loud", b"late", deadline_s=GUARD_S)
+        await limit(log, "")
+        for _ in range(20):
+            await log.append("loud", BODY, deadline_s=GUARD_S)
+
+
+async def test_a_reader_over_its_limit_gets_all_of_it_once_that_ends(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        for number in range(5):
+            await log.append("loud", b"%d" % number)
+        await limit(log, "collection:loud out_messages=1")
+        read: list[bytes] = []
+
+        async def take() -> None:
+            async for batch in log.read("loud", start="all", until="now"):
+                read.extend(it.payload for it in batch.messages)
+
+        with anyio.fail_after(GUARD_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                await limit(log, "")
+        assert read == [b"%d" % number for number in range(5)]
+
+
+async def test_an_identity_has_so_many_streams_and_no_more(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await log.append("loud", b"before")
+        await limit(log, "identity:127.0.0.1 streams=1")
+        async with connect(broker.address) as other:
+            with pytest.raises(DeadlineExceeded, match="has 1 streams open, which is its limit"):
+                await other.append("loud", b"never", deadline_s=0.5)
+        await limit(log, "")
+        async with connect(broker.address) as other:
+            await other.append("loud", b"after", deadline_s=GUARD_S)
+
+
+@pytest.mark.parametrize("limits", ["loud in_bytes=1", "collection:loud"])
+async def test_limits_that_say_nothing_are_refused(tmp_path: Path, limits: str) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        with pytest.raises(Exception, match="write"):
+            await limit(log, limits)

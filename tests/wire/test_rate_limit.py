@@ -1,0 +1,62 @@
+"""Milvus's rate limit on a Produce stream, and code 16, as the memory of the node gets short."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from broker.core.pressure.watermarks import FASTEST_BYTES_S
+from broker.model.failure import StreamingCode as Code
+from broker.node.state.node_limits import NodeLimits, PressureMarks
+from broker.node.state.pressure import marks_of
+from schemas.generated.milvus.proto.streaming import ProduceResponse, WalRateLimitState
+from schemas.wire import Produced, ProduceFailed, scan_produce_response
+from tests.broker.node.world import MemoryFake
+from tests.wire.peer import append, connected
+from tests.wire.small_broker import SmallBroker, small_broker
+
+LIMITS = NodeLimits(marks=PressureMarks(memory=marks_of(80, 90, 95)))
+
+
+@asynccontextmanager
+async def short_of_memory(memory: MemoryFake) -> AsyncIterator[SmallBroker]:
+    memory.total = 1000
+    async with small_broker(memory=memory, node_limits=LIMITS) as broker:
+        yield broker
+
+
+def limit(frame: bytes) -> tuple[WalRateLimitState, int]:
+    told = ProduceResponse.parse(frame).rate_limit
+    assert told is not None, frame
+    return told.state, told.rate
+
+
+async def test_a_producer_is_told_of_slowdown_rejection_and_the_end_of_both() -> None:
+    memory = MemoryFake()
+    async with short_of_memory(memory) as broker, connected(broker) as peer:
+        stream = peer.produce()
+        await stream.receive()
+        memory.process = 910
+        assert limit(await stream.receive()) == (WalRateLimitState.SLOWDOWN, FASTEST_BYTES_S >> 1)
+        await stream.send(append(1))
+        assert isinstance(scan_produce_response(await stream.receive()), Produced), "only slower"
+        memory.process = 960
+        assert limit(await stream.receive()) == (WalRateLimitState.REJECT, 0)
+        await stream.send(append(2))
+        refused = scan_produce_response(await stream.receive())
+        assert isinstance(refused, ProduceFailed)
+        assert refused.code == Code.RATE_LIMIT_REJECTED
+        assert "memory watermark REFUSE: the process uses 960 of 1000 bytes" in refused.cause
+        memory.process = 100
+        assert limit(await stream.receive()) == (WalRateLimitState.NORMAL, 0)
+        await stream.send(append(3))
+        assert isinstance(scan_produce_response(await stream.receive()), Produced)
+
+
+async def test_a_stream_opened_while_appends_are_slowed_is_told_first() -> None:
+    memory = MemoryFake(process=910)
+    async with short_of_memory(memory) as broker, connected(broker) as peer:
+        other = peer.produce()
+        await other.receive()
+        await other.receive()
+        stream = peer.produce()
+        await stream.receive()
+        assert limit(await stream.receive())[0] is WalRateLimitState.SLOWDOWN
