@@ -108,7 +108,6 @@ class MemoryFake:
 
     total: int = 1 << 30
     process: int = 0
-    looks: int = 0
     used: int = 0
     freed: int = 0
     """Pages without use, beside `process`."""
@@ -124,7 +123,6 @@ class MemoryFake:
         self.freed = 0
 
     def total_bytes(self) -> int:
-        self.looks += 1
         return self.total
 
     def process_bytes(self) -> int:

@@ -232,18 +232,6 @@ def test_the_largest_segments_go_first_when_memory_is_short() -> None:
     run_seeded(6, scenario)
 
 
-def test_without_collections_the_memory_is_not_checked() -> None:
-    async def scenario() -> None:
-        async with running_node() as world:
-            world.memory.total = 0
-            await world.assign()
-            appended(await world.append(message("plain")))
-            await world.clock.sleep(30.0)
-            assert world.memory.looks == 0
-
-    run_seeded(7, scenario)
-
-
 def test_messages_of_the_log_carry_what_milvus_needs_to_know() -> None:
     async def scenario() -> None:
         async with running_node() as world:
