@@ -108,7 +108,7 @@ class Client:
         measuring = Measuring(owners, self._targets, deadline_s=call_s)
         self.measure = measuring.measure
         self.purge = Purges(owners, self.collections, deadline_s=call_s).purge
-        dead = LetterParts(self.collections, self.admin.channels, readers)
+        dead = LetterParts(self.collections, self.cursors, self.admin.channels, readers)
         calls = GroupCalls(owners, call_s), self._targets, self.offsets, measuring, dead
         self.groups = Groups(GroupParts(network, tasks, *calls, self.staged))
         self.group = self.groups.named

@@ -53,6 +53,7 @@ def _fields(letter: DeadLetter) -> dict[str, object]:
         "vchannel": letter.vchannel,
         "id": letter.id,
         "tick": letter.tick,
+        "marked": letter.marked,
         "properties": dict(letter.properties),
         "payload_base64": b64encode(letter.message.payload).decode(),
     }

@@ -26,7 +26,13 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from broker.client.groups.member_stream import GroupSubscription, Joining, MemberStream
 from broker.client.groups.modes import Mode, OrderedBy, mode_of
-from broker.client.groups.redrive import Staged, redrive_group, redriven
+from broker.client.groups.redrive import (
+    Staged,
+    carry_over,
+    old_cursor,
+    redrive_group,
+    redriven,
+)
 from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.network import Network
 from broker.client.read.deliveries import Source
@@ -168,6 +174,9 @@ class ConsumerGroup:
         vchannels, parts = await self._vchannels(target), self._parts
         await check_there(parts.dead, self.name)
         source, again = collection_of(self.name), ConsumerGroup(redrive_group(target), parts)
+        cursor = parts.dead.cursors.named(old_cursor(self.name, target))
+        places = await self._vchannels(source)
+        await carry_over(cursor, parts.calls, again.name, places, round(LEASE_S * 1000))
         member = again.join(source, member="redrive")
         return await redriven(member, partial(again.lag, source), vchannels, parts.staged)
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.client.cluster.collections import Collections
+from broker.client.cluster.cursor import NamedCursors
 from broker.client.cluster.server_admin import ChannelInfo
 from broker.client.errors import AlreadyExists, BadTarget, NoSuchCollection
 from broker.client.message import Received
@@ -31,6 +32,9 @@ class DeadLetter:
 
     `message`: the copy, with payload, key and the properties it had. `origin`, `vchannel`, `id` and
     `tick`: where the message itself lies. `deliveries`: how often it was delivered.
+
+    `marked`: the broker says that it made the copy. Without the mark it is a copy by a release from
+    before there were marks, or a program has appended it and says the same: nothing tells which.
     """
 
     message: Received
@@ -41,6 +45,7 @@ class DeadLetter:
     vchannel: str
     id: int
     tick: int
+    marked: bool = True
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -53,6 +58,7 @@ class LetterParts:
     """What dead letters need of a client."""
 
     collections: Collections
+    cursors: NamedCursors
     channels: Callable[[], Awaitable[list[ChannelInfo]]]
     readers: Readers
 
@@ -93,13 +99,12 @@ async def limits_of(
 
 
 def letter_of(message: Received) -> DeadLetter | None:
-    """What a message of the collection says; None for one that is no copy of a dead message.
+    """What a message of the collection says; None for one that does not say where it is from.
 
-    Programs may append to the collection as well; what they say of death is not believed.
+    Copies by older releases have no mark, so what programs append is believed, too. They gain
+    nothing by it: what is appended again for them they could append themselves.
     """
     tags = message.properties
-    if not DEAD_COPY.read(message.tags):
-        return None
     try:
         return DeadLetter(
             message,
@@ -110,6 +115,7 @@ def letter_of(message: Received) -> DeadLetter | None:
             tags[VCHANNEL],
             int(tags[ID]),
             int(tags[TICK]),
+            DEAD_COPY.read(message.tags),
         )
     except (KeyError, ValueError):
         return None

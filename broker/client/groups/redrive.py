@@ -5,20 +5,24 @@ together, in a staged batch. So a crash at any step, and a second call beside it
 twice and leaves none out.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from hashlib import sha256
 from typing import Final, Protocol
 
 import anyio
 
-from broker.client.errors import LeaseLost, TransactionExpired
+from broker.client.cluster.cursor import Cursor
+from broker.client.errors import LeaseLost, NoSuchCursor, TransactionExpired
 from broker.client.groups.dead_letters import letter_of
+from broker.client.groups.group_calls import GroupCalls, NewGroup
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from broker.client.message import Key
 from broker.core.groups.group_rules import NAME_LENGTH_MAX, name_refusal
 from broker.model.groups.consumer_group import GroupLag
+from broker.model.ids import TimeTick
+from broker.model.named_cursor import ChannelPosition
 
 WAIT_S: Final = 1.0
 """Without a dead letter for so long it looks whether any is left: another member may have some."""
@@ -44,6 +48,31 @@ def redrive_group(target: str) -> str:
         return name
     # Too long, or with letters that a group cannot have: collections may have more.
     return f"redrive.{sha256(target.encode()).hexdigest()}"[:NAME_LENGTH_MAX]
+
+
+def old_cursor(group: str, target: str) -> str:
+    """The cursor by which older releases knew what they had appended again."""
+    return f"redrive.{group}.{target}"
+
+
+async def carry_over(
+    cursor: Cursor, calls: GroupCalls, name: str, vchannels: Sequence[str], lease_ms: int
+) -> None:
+    """Have the group of this name begin behind what an older release has appended again.
+
+    The cursor goes when the group is there on every vchannel: until then a call that is repeated
+    finds both, and a group that exists stays as it is.
+    """
+    try:
+        positions = (await cursor.get(measured=False)).positions
+    except NoSuchCursor:
+        return
+    for each in vchannels:
+        done = positions.get(each, ChannelPosition(TimeTick(0))).closed
+        new = NewGroup(name, lease_ms, ("tick", done + 1), {}, None)
+        await calls.create([each], new, exist_ok=True)
+    with suppress(NoSuchCursor):  # another call was faster
+        await cursor.drop()
 
 
 class Left(Protocol):

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 from broker.model.groups.consumer_group import GroupKey
@@ -17,13 +19,14 @@ TICK: Final = "dead.tick"
 TYPE: Final = "dead.type"
 MARKS: Final = frozenset({CAUSE, DELIVERIES, GROUP, ORIGIN, VCHANNEL, ID, TICK, TYPE})
 """The properties that a copy has beside those of the message."""
+NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A message as a program sees it. `properties`: the program's own.
 
-    `is_copy`: the broker has appended it to the dead letters; no program can say so.
+    `is_copy`: the broker has appended it to the dead letters, and marked it; no program can say so.
     """
 
     id: MessageId
@@ -71,3 +74,15 @@ def copied_id(letter: Letter, key: GroupKey) -> MessageId | None:
         return None
     text = properties.get(ID, "")
     return MessageId(int(text)) if text.isascii() and text.isdigit() else None
+
+
+def content(letter: Letter, marks: Mapping[str, str] = NO_MARKS) -> bytes:
+    """A digest of what a program sees of a message that has these properties, too."""
+    key = (b"", b"") if letter.key is None else (b"key", letter.key)
+    texts = sorted({**letter.properties, **marks}.items())
+    parts = [letter.payload, *key, *[it.encode() for pair in texts for it in pair]]
+    found = sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.digest()

@@ -16,7 +16,7 @@ from broker.core.groups.tick_spans import TickSpans
 from broker.core.log.delivery import DeliveredItem
 from broker.model.failure import Refusal, Refused
 from broker.model.groups.consumer_group import DeliveryLimit, DyingSpans, GroupKey, TickSpan
-from broker.model.groups.dead_letter import Death, Letter, copied_id
+from broker.model.groups.dead_letter import Death, Letter, content, copied_id
 from broker.model.ids import MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
 from broker.node.groups.dropped_vchannels import DroppedVChannels
@@ -32,6 +32,8 @@ CHUNK_BYTES: Final = 1 << 20
 """About as much is read, copied and settled at once."""
 LETTERS_MAX: Final = 1000
 """Copies of one record."""
+UNMARKED_MAX: Final = 1 << 16
+"""Messages without the mark of a copy that are compared with what is to be copied."""
 PAUSE_S: Final = (0.5, 30.0)
 """Between two tries: the first one, and the longest."""
 
@@ -52,6 +54,12 @@ class DeadLetters(Actor[CarryOn]):
         self._node = node
         self._copied: set[MessageId] | None = None
         """Of which messages there may be a copy; None: to be looked up."""
+        self._unmarked: set[bytes] = set()
+        """The contents of what may be a copy by an older release, which did not mark them.
+
+        A program may have appended it as well. But a message that says exactly what the copy would
+        say, in the place of the copy, is as good as the copy.
+        """
         self._pause_s = PAUSE_S[0]
         self._copies = 0
 
@@ -149,6 +157,7 @@ class DeadLetters(Actor[CarryOn]):
             self._context, self._opened, GroupKey(limit.vchannel, name), self._node
         )
         found: set[MessageId] = set()
+        self._unmarked.clear()
         try:
             cursor = await copies.behind(min([it.since for it in state.dying]))
             while cursor.tick < tick:
@@ -159,6 +168,8 @@ class DeadLetters(Actor[CarryOn]):
                     id = copied_id(letter, self._key)
                     if id is not None:
                         found.add(id)
+                    elif not letter.is_copy and len(self._unmarked) < UNMARKED_MAX:
+                        self._unmarked.add(content(letter))
                 cursor = delivery.cursor
         finally:
             copies.close()
@@ -190,6 +201,8 @@ class DeadLetters(Actor[CarryOn]):
         death = Death(self._key, limit.origin, dying.cause, dying.times)
         copied = self._copied or set()
         left = [it for it in letters if it.id not in copied]
+        if self._unmarked:
+            left = [it for it in left if content(it, death.marks(it)) not in self._unmarked]
         while left:
             some = _fitting(left)
             batch = self._node.headers.copies(

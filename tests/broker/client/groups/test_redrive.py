@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from broker.client import Client, Message
-from broker.client.errors import BadTarget, NoSuchCollection
-from broker.client.groups.redrive import redrive_group
+from broker.client.errors import BadTarget, NoSuchCollection, NoSuchCursor
+from broker.client.groups.redrive import old_cursor, redrive_group
 from broker.core.groups.group_rules import name_refusal
+from broker.core.naming import pchannel_of
 from tests.broker.client.groups.test_groups import running, take, until_empty
 
 LETTERS = 60
@@ -62,7 +63,7 @@ async def test_one_that_is_stopped_at_any_moment_is_completed_by_the_next(tmp_pa
         assert await counted(log) == TWICE
 
 
-async def test_a_list_of_dead_letters_may_be_cut_and_leaves_out_what_programs_forge(
+async def test_a_list_of_dead_letters_may_be_cut_and_says_which_the_broker_vouches_for(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (_, log):
@@ -75,11 +76,62 @@ async def test_a_list_of_dead_letters_may_be_cut_and_leaves_out_what_programs_fo
         forged = letter.message.properties
         assert forged["dead.group"] == "workers"
         await log.append("workers.dead", b"forged", properties=forged)
-        assert len(await group.dead()) == LETTERS
+        await log.append("workers.dead", b"no letter")
+        letters = await group.dead()
+        assert len(letters) == LETTERS + 1
+        assert [it.message.payload for it in letters if not it.marked] == [b"forged"]
         await log.collections.drop("workers.dead")
         for call in (group.dead(), group.redrive("trains")):
             with pytest.raises(NoSuchCollection, match="or their collection was dropped"):
                 await call
+
+
+async def unmarked(log: Client) -> None:
+    """Have the dead letters in a new collection, as releases without marks have written them."""
+    before = await log.group("workers").dead()
+    await log.collections.drop("workers.dead")
+    await log.group("workers").alter("trains", deliveries_max=5)
+    for it in before:
+        place = it.message.vchannel
+        found = await log.collections.get("workers.dead")
+        (again,) = [each for each in found.vchannels if pchannel_of(each) == pchannel_of(place)]
+        message = it.message
+        await log.append(again, message.payload, key=message.key, properties=message.properties)
+
+
+async def test_letters_of_releases_that_did_not_mark_them_are_listed_and_appended_once(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        await unmarked(log)
+        group = log.group("workers")
+        letters = await group.dead()
+        assert len(letters) == LETTERS
+        assert not any(it.marked for it in letters)
+        assert await group.redrive("trains") == LETTERS
+        assert await group.redrive("trains") == 0
+        assert await counted(log) == TWICE
+
+
+async def test_what_an_older_release_has_appended_again_is_left_out(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        await unmarked(log)
+        # As that release did: it read in batches, and knew by a cursor what was done.
+        done = 0
+        cursor = old_cursor("workers", "trains")
+        async with log.read_batches("workers.dead", start=log.cursor(cursor), until="now") as old:
+            async for batch in old:
+                done += len(batch)
+                await old.commit()
+                if done:
+                    break
+        assert 0 < done < LETTERS
+        assert await log.group("workers").redrive("trains") == LETTERS - done
+        assert await log.group("workers").redrive("trains") == 0
+        with pytest.raises(NoSuchCursor):
+            await log.cursor(cursor).get()
 
 
 async def test_dead_letters_whose_collection_was_dropped_wait_for_a_new_one(

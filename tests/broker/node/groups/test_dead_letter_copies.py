@@ -3,17 +3,21 @@
 import asyncio
 import random
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.codec.letters import letters_of
+from broker.codec.letters import copies, letters_of
+from broker.core.groups.group_changes import MessagesDying, encode_change
 from broker.model.batch import BatchPart, NewBatch
 from broker.model.failure import Refusal
-from broker.model.groups.consumer_group import GroupKey
-from broker.model.groups.dead_letter import GROUP, ID
+from broker.model.groups.consumer_group import GroupKey, TickSpan
+from broker.model.groups.dead_letter import GROUP, ID, Death, Letter
 from broker.model.groups.dead_letter import VCHANNEL as OF_VCHANNEL
+from broker.model.ids import TimeTick
+from broker.model.message import GROUP_CHANGE, NewMessage
 from broker.node.group_messages import (
     AckMessages,
     BeginLease,
@@ -25,8 +29,10 @@ from broker.node.group_messages import (
     TakeMessages,
 )
 from schemas.batches import shared_properties
+from schemas.properties.keys import DEAD_COPY
 from tests.broker.node.groups.test_dead_letters import (
     DEAD,
+    LIMIT,
     create,
     dead,
     nothing_dies,
@@ -35,7 +41,7 @@ from tests.broker.node.groups.test_dead_letters import (
     took,
 )
 from tests.broker.node.groups.test_group_leases import KEY, VCHANNEL, Worker, join, keeper, shown
-from tests.broker.node.world import World, appended, running_node
+from tests.broker.node.world import Reader, World, appended, running_node
 
 
 class Storm:
@@ -157,6 +163,40 @@ def test_what_was_dying_when_the_channel_moved_is_copied_without_members() -> No
             assert await (await keeper(world)).ask(DropGroup(KEY), deadline_s=60) is None
 
     run_seeded(1, scenario)
+
+
+def test_a_copy_by_a_release_without_marks_is_one_and_what_says_something_else_is_none() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await create(world)
+            await world.append(rows("a", "b", "c"))
+            reader, letters = Reader(world, VCHANNEL), list[Letter]()
+            while len(letters) < 3:
+                answer = await reader.pull()
+                assert not isinstance(answer, Refusal)
+                letters += letters_of(answer.items)
+            # An older release decides that they die, copies two of them, and dies itself.
+            span = TickSpan(TimeTick(0), letters[-1].tick)
+            body = encode_change(MessagesDying(KEY.name, (span,), "bad", 1))
+            await world.append(NewMessage(VCHANNEL, GROUP_CHANGE, body, len(body)))
+            marks = Death(KEY, LIMIT.origin, "bad", 1).marks
+            a, b = (copies(DEAD, [(it, marks(it))]) for it in letters[:2])
+            await world.append(_unmarked(a), _unmarked(replace(b, body=b"B")))
+            assert await world.remove(term=5) is None
+            assert await world.assign(term=6) is None
+            await nothing_dies(world)
+            found = [(it.payload, it.is_copy) for it in await dead(world)]
+            assert found == [(b"a", False), (b"B", False), (b"b", True), (b"c", True)]
+
+    run_seeded(1, scenario)
+
+
+def _unmarked(batch: NewBatch) -> NewBatch:
+    assert batch.part is not None
+    first = shared_properties(DEAD_COPY.entry().items())
+    assert batch.part.properties.startswith(first)
+    return replace(batch, part=replace(batch.part, properties=batch.part.properties[len(first) :]))
 
 
 def test_the_key_of_another_group_marks_no_copy() -> None:
