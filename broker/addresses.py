@@ -6,7 +6,7 @@ import ipaddress
 def split_address(address: str) -> tuple[str, int]:
     """`HOST:PORT` or `[V6]:PORT` as a pair. Raises ValueError saying what to write instead."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not _is_port(port):
         raise ValueError(f"{address!r} is not HOST:PORT, such as 127.0.0.1:19531")
     return host.strip("[]"), int(port)
 
@@ -33,6 +33,11 @@ def split_advertised(address: str) -> tuple[str, int | None]:
 def joined_address(host: str, port: int) -> str:
     """`HOST:PORT`, or `[V6]:PORT`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_port(text: str) -> bool:
+    # ASCII and short: `isdigit` takes digits that `int` does not, and `int` refuses very long ones.
+    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535
 
 
 def _is_v6(text: str) -> bool:

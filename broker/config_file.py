@@ -110,4 +110,4 @@ def _refused(name: str, value: object) -> str:
 def is_address(text: str) -> bool:
     """Whether it is HOST:PORT with a port that one can connect to."""
     host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 65536
+    return bool(host) and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536

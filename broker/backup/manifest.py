@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from broker.backup.backup_failed import BackupFailed
 from broker.backup.durable_files import write_durably
+from broker.unreadable import UNREADABLE
 
 MANIFEST: Final = "manifest.json"
 METADATA: Final = "metadata.sqlite"
@@ -91,7 +92,7 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise BackupFailed(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise BackupFailed(f"{path} is damaged: {error!r}; use another copy") from error
 
 

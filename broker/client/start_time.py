@@ -28,8 +28,11 @@ def tick_at(time: Time) -> TimeTick:
             ) from None
     if not isinstance(time, datetime):
         raise BadTarget(f"{time!r} is not a time; use a datetime or ISO 8601")
-    # `astimezone` takes a time without a zone for a local one.
-    since = time.astimezone(UTC) - _EPOCH
+    try:
+        # `astimezone` takes a time without a zone for a local one.
+        since = time.astimezone(UTC) - _EPOCH
+    except (OverflowError, ValueError):
+        raise BadTarget(f"{time.isoformat()} is out of range; use a year from 2 to 9998") from None
     return tso.compose(min(max(-(-since // timedelta(milliseconds=1)), 0), MS_MAX), 0)
 
 

@@ -13,7 +13,7 @@ from broker.model.record import Record, RecordSlice
 from broker.model.txn import TxnPart
 from schemas.arrow.json_rows import rows_as_json
 from schemas.encoding.entries import write_entry
-from schemas.encoding.varint import varint
+from schemas.encoding.varint import Malformed, varint
 from schemas.packing import unpack
 from schemas.properties.batch_header import Shares, delete_shares, insert_shares
 from schemas.properties.keys import ROW_KEY, TXN
@@ -47,10 +47,14 @@ def stored_of(part: RecordSlice) -> list[bytes]:
 
 def _shares(record: Record, properties: bytes) -> Shares:
     """The properties of each message: a batch in a collection has one header for all its rows."""
-    if record.kind == MessageType.INSERT:
-        return insert_shares(properties, len(record.sizes))
-    if record.kind == MessageType.DELETE:
-        return delete_shares(properties, len(record.sizes))
+    try:
+        if record.kind == MessageType.INSERT:
+            return insert_shares(properties, len(record.sizes))
+        if record.kind == MessageType.DELETE:
+            return delete_shares(properties, len(record.sizes))
+    except Malformed:
+        # Earlier releases stored a header that is none: it must not stop every reader for ever.
+        pass
     return Shares(properties, properties, 0)
 
 

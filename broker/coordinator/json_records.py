@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from broker.ports.meta import MetaError
+from broker.unreadable import UNREADABLE
 
 VERSION = 1
 T = TypeVar("T")
@@ -26,7 +27,7 @@ def decode_fields(key: str, value: bytes, parse: Callable[[dict[str, Any]], T]) 
         version = fields["version"]
         if version == VERSION:
             return parse(fields)
-    except (LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise UnreadableRecord(f"{key}: stored record is unreadable: {error!r}") from error
     cause = f"{key}: record version {version}; this program knows version {VERSION}"
     raise UnreadableRecord(cause)

@@ -84,9 +84,10 @@ def belongs_to(name: str, pchannel: PChannelName) -> bool:
 def collection_id_of(vchannel: str) -> CollectionId | None:
     """The collection id inside a vchannel name; None when it is not a collection's vchannel."""
     found = _COLLECTION_ID.fullmatch(vchannel)
-    if found is None or int(found[1]) > _INT64_MAX:
+    # Without leading zeros first: Python refuses to convert thousands of digits.
+    if found is None or len(digits := found[1].lstrip("0")) > 19 or int(digits or 0) > _INT64_MAX:
         return None
-    return CollectionId(int(found[1]))
+    return CollectionId(int(digits or 0))
 
 
 def collection_name_refusal(name: str) -> Refusal | None:

@@ -11,6 +11,7 @@ from broker.core.compaction.compaction_table import (
 from broker.meta.recovery_records import SnapshotKeys, Unreadable
 from broker.model.ids import TimeTick
 from broker.model.retention.compaction import Compacted
+from broker.unreadable import UNREADABLE
 
 VERSION: Final = 1
 
@@ -34,5 +35,5 @@ def decode_stored_compacted(value: bytes) -> Compacted:
         if fields["version"] != VERSION:
             raise Unreadable(f"version {fields['version']!r}; this program reads {VERSION}")
         return decode_compacted(str(fields["vchannel"]), value, TimeTick(int(fields["tick"])))
-    except (LookupError, TypeError, ValueError, UnreadableCompaction) as error:
+    except (*UNREADABLE, UnreadableCompaction) as error:
         raise Unreadable(f"not a compaction: {error!r}") from error

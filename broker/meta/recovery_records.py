@@ -37,6 +37,7 @@ from broker.model.snapshot import (
     WalCheckpoint,
 )
 from broker.model.txn import TxnContext
+from broker.unreadable import UNREADABLE
 
 VERSION = 1
 # Stored by its place in this tuple: add at the end only.
@@ -354,5 +355,5 @@ def _decode(value: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
                 f"it is of version {fields['version']!r}; this program knows version {VERSION}"
             )
         return parse(fields)
-    except (LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise Unreadable(f"it is damaged: {error!r}") from error

@@ -18,6 +18,7 @@ from broker.rocksmq.queue_errors import (
     RocksMQError,
     RocksMQFull,
 )
+from broker.unreadable import UNREADABLE
 
 FORMAT_VERSION = 1
 LOCK = "rocksmq.lock"
@@ -82,7 +83,7 @@ def _check_format(root: Path) -> None:
         raise _unusable(root, error) from error
     try:
         found = json.loads(text)["rocksmq"]
-    except (ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise FolderRefused(f"cannot read {path}: {error!r}") from error
     if found != FORMAT_VERSION:
         raise FolderVersionRefused(root, found, FORMAT_VERSION)

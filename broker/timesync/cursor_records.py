@@ -9,6 +9,7 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.named_cursor import WHOLE_TICK, ChannelPosition, NamedCursor
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries
+from broker.unreadable import UNREADABLE
 
 VERSION = 2
 ONE_TICK_VERSION = 1
@@ -102,7 +103,7 @@ def decode_cursor(key: str, value: bytes) -> NamedCursor:
             epoch=int(fields.get("epoch", 0)),
             holds=bool(fields.get("holds", True)),
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except UNREADABLE as error:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
 
 

@@ -29,7 +29,8 @@ def rows_of_lines(lines: Sequence[bytes], schema: Schema) -> Any:
     Plain columns are parsed by the Arrow library; what it does not take is looked at one by one.
     """
     pa = arrow()
-    if _is_plain(schema):
+    # Arrow's parser crashes where `null` comes first, and takes each `null` for a row.
+    if _is_plain(schema) and all(_like_object(it) for it in lines):
         arrow_json = import_module("pyarrow.json")
         options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
         read = arrow_json.ReadOptions(use_threads=False, block_size=1 << 30)
@@ -45,6 +46,11 @@ def rows_of_lines(lines: Sequence[bytes], schema: Schema) -> Any:
                 found = table.select(schema.names).combine_chunks().to_batches()
                 return found[0] if found else pa.RecordBatch.from_pylist([], schema)
     return rows_of_objects([_object(line) for line in lines], schema)
+
+
+def _like_object(line: bytes) -> bool:
+    line = line.strip()
+    return line[:1] == b"{" and line[-1:] == b"}"
 
 
 def rows_of_objects(objects: Sequence[Mapping[str, Any]], schema: Schema) -> Any:

@@ -125,6 +125,16 @@ BOMB = lz4.block.compress(bytes(4 << 20), store_size=False)
 BAD: Mapping[str, tuple[v1.AppendRequest, Code, str]] = {
     "sizes that do not add up": (batch(b"abc", sizes=[1, 1]), Code.INVALID_ARGUMENT, "add up"),
     "a size below 0": (batch(b"abc", sizes=[4, (1 << 32) - 1]), Code.INVALID_ARGUMENT, "add up"),
+    "a header of an insert that is none": (
+        batch(b"a", properties={"_h": "CgU="}),
+        Code.INVALID_ARGUMENT,
+        "no header of rows",
+    ),
+    "a header of a delete that is none": (
+        batch(b"a", type=3, properties={"_h": "CgU="}),
+        Code.INVALID_ARGUMENT,
+        "no header of rows",
+    ),
     "no message": (batch(), Code.INVALID_ARGUMENT, "0 messages"),
     "too many messages": (batch(*[b""] * 16_385), Code.INVALID_ARGUMENT, "16385"),
     "too large": (batch(bytes(5 << 20), bytes(5 << 20)), Code.UNRECOVERABLE, "split"),

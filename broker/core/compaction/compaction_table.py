@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from broker.model.ids import TimeTick
 from broker.model.record import Record
 from broker.model.retention.compaction import Compacted
+from broker.unreadable import UNREADABLE
 
 
 class UnreadableCompaction(Exception):
@@ -41,7 +42,7 @@ def decode_compacted(vchannel: str, body: bytes, tick: TimeTick) -> Compacted:
             int(fields["tombstones"]),
             tick,
         )
-    except (LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise UnreadableCompaction(f"a compaction is damaged: {error!r}") from error
 
 

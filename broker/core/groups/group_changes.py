@@ -11,6 +11,7 @@ from typing import Any, Final, assert_never
 from broker.model.groups.consumer_group import DeliveryLimit, TickSpan
 from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick, TxnId
+from broker.unreadable import UNREADABLE
 
 SPANS_MAX: Final = 4096
 """Of one change."""
@@ -143,7 +144,7 @@ def decode_change(body: bytes) -> GroupChange:
     """The change in a record's body. Raises UnreadableChange."""
     try:
         return _decoded(json.loads(body))
-    except (LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise UnreadableChange(f"a change of a group is damaged: {error!r}") from error
 
 

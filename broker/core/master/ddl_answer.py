@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 from broker.model.ids import VChannelName
+from broker.unreadable import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,10 @@ def write_answer(answer: DdlAnswer) -> str:
 
 
 def read_answer(text: str) -> DdlAnswer:
-    """The answer in the text; an empty one has none."""
-    fields = json.loads(text) if text else {}
-    vchannels = tuple(VChannelName(it) for it in fields.get("vchannels", ()))
-    return DdlAnswer(int(fields.get("id", 0)), int(fields.get("partition", 0)), vchannels)
+    """The answer in the text; an empty one has none. Raises ValueError when it is damaged."""
+    try:
+        fields = json.loads(text) if text else {}
+        vchannels = tuple(VChannelName(it) for it in fields.get("vchannels", ()))
+        return DdlAnswer(int(fields.get("id", 0)), int(fields.get("partition", 0)), vchannels)
+    except UNREADABLE as error:
+        raise ValueError(f"the answer beside a broadcast is damaged: {error!r}") from error

@@ -24,6 +24,7 @@ from broker.model.snapshot import (
     VChannelSnapshot,
     VChannelState,
 )
+from broker.unreadable import UNREADABLE
 
 VERSION: Final = 1
 SEGMENTS: Final = "segment/"
@@ -151,7 +152,7 @@ def decode_segment_meta(value: bytes) -> SegmentMeta:
             rows_max=fields["rows_max"],
             size_bytes_max=fields["size_bytes_max"],
         )
-    except (LookupError, TypeError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"the record of a segment is damaged: {error!r}") from error
 
 
@@ -177,7 +178,7 @@ def decode_vchannel_meta(value: bytes) -> VChannelMeta:
             partition_ids=tuple(map(PartitionId, fields["partition_ids"])),
             dropped=bool(fields["dropped"]),
         )
-    except (LookupError, TypeError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"the record of a vchannel is damaged: {error!r}") from error
 
 
@@ -231,7 +232,8 @@ def logged_segment(segment: SegmentSnapshot) -> SegmentMeta:
 def channel_number(name: str) -> int:
     """The number at the end of the name of the channel's pchannel; 0 where it has none."""
     digits = pchannel_of(name).rpartition("_")[2]
-    return int(digits) if digits.isascii() and digits.isdigit() else 0
+    # Short: Python refuses to convert thousands of digits.
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
@@ -239,7 +241,10 @@ def _encode(fields: dict[str, Any]) -> bytes:
 
 
 def _decode(value: bytes) -> dict[str, Any]:
-    fields = json.loads(value)
+    try:
+        fields = json.loads(value)
+    except UNREADABLE as error:
+        raise ValueError(f"it is not JSON: {error!r}") from error
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         raise ValueError(f"it is not a record of version {VERSION}, which this program knows")
     return fields

@@ -120,7 +120,9 @@ def _limits(named: str, scope: Scope, given: list[str]) -> Limits:
             )
         if name in _OF_IDENTITIES and scope is not Scope.IDENTITY:
             raise BadLimits(f"{named}: {name} is a limit of identities; write identity:NAME")
-        if not (amount.isascii() and amount.isdigit()) or not 0 < int(amount) <= AMOUNT_MAX:
+        # Short: Python refuses to convert thousands of digits.
+        is_number = amount.isascii() and amount.isdigit() and len(amount) < 20
+        if not is_number or not 0 < int(amount) <= AMOUNT_MAX:
             raise BadLimits(f"{named}: {each!r} needs a number from 1 to {AMOUNT_MAX}")
         found[name] = int(amount)
     if not found:

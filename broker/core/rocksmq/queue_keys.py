@@ -102,7 +102,7 @@ def parsed(key: bytes) -> MetaField | None:
             return ChannelField(channel, field)
         case [group, "group"]:
             return GroupField(group)
-        case [channel, "page", end] if end.isdigit():
+        case [channel, "page", end] if end.isascii() and end.isdigit() and len(end) < 21:
             return PageField(channel, int(end))
         case [group, channel, "current_id"]:
             return PositionField(group, channel)

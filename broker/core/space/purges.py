@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
 from broker.model.retention.purge import Purge
+from broker.unreadable import UNREADABLE
 
 
 class UnreadablePurge(Exception):
@@ -27,7 +28,7 @@ def decode_purge(vchannel: str, body: bytes, tick: TimeTick) -> Purge:
     try:
         fields = json.loads(body)
         upto, next_id, whole_id = (int(fields[it]) for it in ("upto", "next_id", "whole_id"))
-    except (LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise UnreadablePurge(f"a purge is damaged: {error!r}") from error
     return Purge(vchannel, TimeTick(upto), MessageId(next_id), MessageId(whole_id), tick)
 

@@ -33,8 +33,10 @@ from broker.value import value
 from schemas.batches import OWN, PROPERTY, WHOLE, ScannedBatch, shared_properties
 from schemas.encoding.entries import read_entry
 from schemas.encoding.fields import fields
+from schemas.encoding.id_list import read_ids
 from schemas.encoding.varint import Malformed
 from schemas.packing import BadPacking, unpack
+from schemas.properties.insert_header import read_insert_header
 from schemas.properties.keys import (
     DELIVER_AT,
     DELIVER_TTL,
@@ -277,6 +279,19 @@ def _of_batch(batch: ScannedBatch) -> tuple[TxnContext | None, bool, bytes]:
     return txn, whole, shared_properties(others)
 
 
+def _check_header(kind: int, header: bytes, text: str) -> None:
+    """Readers of single messages divide the header of rows. Raises BadProperty."""
+    if kind not in (MessageType.INSERT, MessageType.DELETE):
+        return
+    try:
+        read_insert_header(header)
+        # What a delete has in these fields is divided, too.
+        read_ids(header, 1)
+        read_ids(header, 2) if kind == MessageType.DELETE else ()
+    except Malformed as error:
+        raise BadProperty(HEADER.key, text, f"no header of rows ({error})") from None
+
+
 def _stored(vchannel: str, kind: int, own: bytes) -> "bytes | _Timed | Refusal":
     # Long ones are not kept: their number is bounded, and so has to be their size.
     if len(own) <= _REMEMBERED_BYTES_MAX:
@@ -299,7 +314,7 @@ def _made(vchannel: str, kind: int, own: bytes) -> "bytes | _Timed | Refusal":
             if reserved or key in _OURS:
                 raise BadProperty(key, value, _RESERVED)
             properties[key] = value
-        HEADER.read(properties)
+        _check_header(kind, HEADER.need(properties), properties[HEADER.key])
         if not VERSION.need(properties):
             raise BadProperty(VERSION.key, "0", "must be 1 or more")
         at_ms, ttl_ms = DELIVER_AT.read(properties), DELIVER_TTL.read(properties)

@@ -61,7 +61,7 @@ class ClusterService:
         """Register a node. INVALID_ARGUMENT for a bad id or address, else see `RegisterNode`."""
         node = _node(request.node_id)
         host, _, port = request.address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
             raise invalid_argument(f"node {node}: address {request.address!r} is not HOST:PORT")
         message = RegisterNode(
             node,

@@ -107,4 +107,5 @@ def _row_bytes(schema: TableSchema | None) -> int:
 
 
 def _dim(field: Field) -> int:
-    return int(field.dim) if field.dim and field.dim.isdigit() else 0
+    text = field.dim
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -73,7 +73,7 @@ def copied_id(letter: Letter, key: GroupKey) -> MessageId | None:
     if not letter.is_copy or of != key:
         return None
     text = properties.get(ID, "")
-    return MessageId(int(text)) if text.isascii() and text.isdigit() else None
+    return MessageId(int(text)) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def content(letter: Letter, marks: Mapping[str, str] = NO_MARKS) -> bytes:

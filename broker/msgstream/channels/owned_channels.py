@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.client.errors import BadTarget, TidemarkError
 from broker.model.master.live_config import ConfigEntry
+from broker.unreadable import UNREADABLE
 
 CHANNELS_MAX: Final = 1024
 """Of one request; a cluster holds about 9,000 channels, which is the limit of keys."""
@@ -124,7 +125,7 @@ def record_of(entry: ConfigEntry) -> ChannelRecord:
         return ChannelRecord(
             name, owner, ChannelState(it["state"]), int(it["since_ms"]), entry.revision
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise NoSuchChannel(
             f"{entry.key} holds {entry.value[:60]!r}, which describes no channel ({error!r});"
             " delete the key with `tidemark config delete`"

@@ -14,6 +14,7 @@ from broker.model.retention.holders import (
 from broker.model.retention.policy import LogStart
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.meta_writes import all_entries
+from broker.unreadable import UNREADABLE
 
 VERSION = 1
 REMOVED_PREFIX = "removed/"
@@ -66,7 +67,7 @@ def decode_removed(key: str, value: bytes) -> RemovedRecord:
         if version == VERSION:
             start = LogStart(MessageId(int(fields["first_id"])), TimeTick(int(fields["tick"])))
             return RemovedRecord(start, tuple(map(_decoded, fields["passed"])))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except UNREADABLE as error:
         raise MetaError(f"{key}: stored record is unreadable: {error!r}") from error
     raise MetaError(f"{key}: record version {version}; this program knows version {VERSION}")
 

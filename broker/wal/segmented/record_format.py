@@ -279,7 +279,8 @@ def record_at(window: Window, offset: int, salt: int) -> Stored:
             part_at(buffer, at + part_from) if version in IN_TXN else None,
             batch_at(buffer, at + part_from, version, count) if version in OF_BATCHES else None,
         )
-    except BadPart as bad:
+    except (BadPart, UnicodeDecodeError, struct.error) as bad:
+        # The checksum matches, yet no writer of ours has made it.
         raise BadRecord(offset, str(bad)) from None
     return Stored(offset, offset + length, group_id, record)
 

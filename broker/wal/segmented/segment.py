@@ -158,7 +158,12 @@ class SegmentHeader:
         if version == VERSION_EDITION:
             by_term, number, own_end = _EDITION.unpack_from(rest, channel_at)
             edition, channel_at = Edition(by_term, number), channel_at + _EDITION.size
-        channel = rest[channel_at : channel_at + size].decode()
+        try:
+            channel = rest[channel_at : channel_at + size].decode()
+        except UnicodeDecodeError:
+            raise Corrupt(
+                file, 0, "the channel's name in the segment's header is not UTF-8"
+            ) from None
         link = Link(SegmentName(Term(before_term), MessageId(before)), end) if before else None
         name = SegmentName(Term(term), MessageId(base), edition)
         return cls(channel, name, salt, link, TimeTick(tick), Term(last), own_end)

@@ -56,6 +56,12 @@ def test_a_text_that_is_no_time_is_named(wrong: Any) -> None:
         tick_at(wrong)
 
 
+@pytest.mark.parametrize("odd", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_no_calendar_has_everywhere_is_out_of_range(odd: str) -> None:
+    with pytest.raises(BadTarget, match="out of range"):
+        tick_at(odd)
+
+
 def test_a_tick_below_what_was_removed_is_refused_and_the_first_ticks_are_not() -> None:
     held = ChannelOffsets(
         PChannelName("p"),

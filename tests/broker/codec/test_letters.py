@@ -41,6 +41,8 @@ def test_a_copy_has_payload_key_and_properties_and_says_why() -> None:
     assert copied_id(a, DEATH.key) == 5
     assert copied_id(a, GroupKey(V, "others")) is None
     assert copied_id(replace(a, properties={**a.properties, ID: "x"}), DEATH.key) is None
+    many = {**a.properties, ID: "9" * 5000}
+    assert copied_id(replace(a, properties=many), DEATH.key) is None
     assert copied_id(replace(a, is_copy=False), DEATH.key) is None, "a program has written it"
     assert [it.id for it in (a, b, c)] == [9, 10, 11]
 

@@ -57,7 +57,8 @@ def test_a_number_is_read_as_it_was_written(number: int) -> None:
         b"", b"\xff", b"[]", b"null", b"3", b"{}", b'{"version":1}',
         b'{"version":1,"name":"p","term":2,"state":"NONE","node":1}',
         b'{"version":1,"name":"p","term":2,"state":"ASSIGNED","node":null,"histories":[3]}',
-        b'{"version":2}',
+        b'{"version":2}', b"[" * 5000,
+        b'{"version":1,"name":"p","id":1e999,"term":1e999}',
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -86,10 +86,21 @@ def test_any_v_name_under_a_pchannel_belongs_to_it_without_creation() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["by-dev-rootcoord-dml_0", "by-dev-rootcoord-dml_0_vcchan", "x_99999999999999999999v0"]
+    "name",
+    [
+        "by-dev-rootcoord-dml_0",
+        "by-dev-rootcoord-dml_0_vcchan",
+        "x_99999999999999999999v0",
+        f"x_{'9' * 5000}v0",
+    ],
 )
 def test_a_channel_of_no_collection_has_no_collection_id(name: str) -> None:
     assert naming.collection_id_of(name) is None
+
+
+def test_leading_zeros_of_a_collection_id_count_nothing() -> None:
+    assert naming.collection_id_of(f"x_{'0' * 5000}7v0") == 7
+    assert naming.collection_id_of("x_0v0") == 0
 
 
 @pytest.mark.parametrize(

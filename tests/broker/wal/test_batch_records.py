@@ -4,12 +4,14 @@ import struct
 from dataclasses import replace
 
 import pytest
+from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.batch import NOTHING_OWN, BatchKeys, BatchPart, Codec, OwnProperties
 from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
+from broker.wal.segmented.formats.record_parts import MARKS
 from broker.wal.segmented.record_format import BadRecord, Window, encode, record_at
 from tests.broker.wal.faulty_files import FaultyFiles
 from tests.broker.wal.some_records import batched, in_txn, record
@@ -116,6 +118,20 @@ def test_a_length_inside_a_batch_that_leads_out_of_it_is_damage(
     file = FaultyFiles().open("r", create=True)
     file.write_durable(0, [bytes(data)])
     with pytest.raises(BadRecord, match="lengths"):
+        record_at(Window(file, "r", len(data), 1 << 16), 0, SALT)
+
+
+@pytest.mark.parametrize("of_batch", [False, True])
+def test_a_name_that_is_not_utf_8_is_damage_though_the_checksum_matches(of_batch: bool) -> None:
+    good = record(3)
+    data = bytearray(b"".join(encode(batched(good) if of_batch else good, 3, SALT)))
+    data[PART_AT] = 0xFF
+    # The checksum is the last field of the prefix; forged, as one who knows the salt could.
+    _, version, _, _ = struct.unpack_from("<4sIII", data)
+    struct.pack_into("<I", data, 12, crc32c(bytes(data[16:])) ^ SALT ^ MARKS[version])
+    file = FaultyFiles().open("r", create=True)
+    file.write_durable(0, [bytes(data)])
+    with pytest.raises(BadRecord, match="utf-8"):
         record_at(Window(file, "r", len(data), 1 << 16), 0, SALT)
 
 

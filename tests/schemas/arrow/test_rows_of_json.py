@@ -76,3 +76,12 @@ def test_a_line_with_two_objects_shifts_no_other_row() -> None:
     with pytest.raises(BadArrow, match="this is not JSON"):
         rows_of_lines([b'{"c": 1} {"c": 2}', b'{"c": 3}'], schema)
     assert rows_of_lines([b'{"c": 1}', b'{"c": 3}'], schema).num_rows == 2
+
+
+@pytest.mark.parametrize("line", [b"null", b" null}", b"", b'{"c": 1} null', b"[1]"])
+def test_a_line_that_is_no_object_is_refused_wherever_it_stands(line: bytes) -> None:
+    """Arrow's own parser ends the process where `null` comes first, and reads it as a row later."""
+    schema = pa.schema([("c", pa.int64())])
+    for lines in ([line], [b'{"c": 1}', line], [line, b'{"c": 1}']):
+        with pytest.raises(BadArrow, match=r"not JSON|a JSON object"):
+            rows_of_lines(lines, schema)

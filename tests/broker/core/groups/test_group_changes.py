@@ -63,6 +63,8 @@ def test_a_change_is_text_that_a_person_can_read() -> None:
         (b"\xff", "damaged"),
         (b"[]", "damaged"),
         (b"{}", "damaged"),
+        (b"[" * 5000, "damaged"),
+        (b'{"group":"g","change":"sought","floor":1e999}', "damaged"),
         (b'{"group":"g","change":"acked","spans":[[1]]}', "damaged"),
         (b'{"group":"g","change":"acked in txn","spans":[[1,2]]}', "damaged"),
         (b'{"group":"g","change":"created in order","by":"x","lease_ms":1}', "damaged"),

@@ -94,7 +94,7 @@ def test_a_vchannel_is_read_as_it_was_written(state: VChannelState) -> None:
 
 @pytest.mark.parametrize("decode", [decode_segment_meta, decode_vchannel_meta])
 @pytest.mark.parametrize(
-    "value", [b"", b"torn", b"[]", b'{"version":2}', b'{"version":1}', b"\xff"]
+    "value", [b"", b"torn", b"[]", b'{"version":2}', b'{"version":1}', b"\xff", b"[" * 5000]
 )
 def test_what_cannot_be_read_is_an_error(decode: object, value: bytes) -> None:
     assert callable(decode)
@@ -142,7 +142,12 @@ def test_a_saved_snapshot_lists_its_segments_and_vchannels() -> None:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("by-dev-rootcoord-dml_12_7v1", 12), ("by-dev-rootcoord-dml_4", 4), ("plain", 0)],
+    [
+        ("by-dev-rootcoord-dml_12_7v1", 12),
+        ("by-dev-rootcoord-dml_4", 4),
+        ("plain", 0),
+        ("a_" + "9" * 5000, 0),
+    ],
 )
 def test_a_channel_has_the_number_of_its_pchannel(name: str, number: int) -> None:
     assert channel_number(name) == number

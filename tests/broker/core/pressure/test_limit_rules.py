@@ -65,6 +65,7 @@ def test_the_longest_name_that_fits_is_the_only_one_that_holds() -> None:
         ("collection:a in_bytes=1e3", "needs a number"),
         ("collection:a in_bytes=²", "needs a number"),
         ("collection:a in_bytes=9999999999999999", "needs a number from 1 to"),
+        ("collection:a in_bytes=" + "9" * 5000, "needs a number from 1 to"),
         ("collection:a streams=1", "streams is a limit of identities"),
         ("collection:a in_bytes=1; collection:a in_bytes=2", "has two rules"),
         ("\n".join(f"collection:a{it} in_bytes=1" for it in range(RULES_MAX + 1)), "too many"),

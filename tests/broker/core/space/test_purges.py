@@ -24,7 +24,13 @@ def test_a_purge_comes_back_as_it_was_stored() -> None:
     assert decode_purge(V, encode_purge(purge(60)), TimeTick(90)) == purge(60)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"upto":"x","next_id":1,"whole_id":1}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"[]", b"{}", b'{"upto":"x","next_id":1,"whole_id":1}', b"[" * 5000),
+        b'{"upto":Infinity,"next_id":1,"whole_id":1}',
+    ],
+)
 def test_what_cannot_be_read_is_told_and_changes_nothing(body: bytes) -> None:
     with pytest.raises(UnreadablePurge):
         decode_purge(V, body, TimeTick(1))
