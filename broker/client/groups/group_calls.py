@@ -1,7 +1,7 @@
 """The calls of `tidemark.v1.Groups`, each to the nodes that serve the vchannels."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ from broker.client.errors import (
     Unrecoverable,
 )
 from broker.client.groups.modes import MODES, told_mode
+from broker.client.groups.turns import Turns
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.client.start_time import tick_at, time_of
@@ -69,10 +70,15 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupCalls:
-    """One request for each vchannel; a moved one is followed, nothing else is retried."""
+    """One request for each vchannel; a moved one is followed, nothing else is retried.
+
+    Changes take turns, and lists do: `deadline_s` begins with the turn of a call.
+    """
 
     owners: Owners
     deadline_s: float
+    changes: Turns = field(default_factory=Turns)
+    lists: Turns = field(default_factory=Turns)
 
     async def create(
         self, vchannels: Sequence[str], new: NewGroup, *, exist_ok: bool
@@ -151,7 +157,7 @@ class GroupCalls:
                     continue  # an earlier call has dropped it here
             return dropped
 
-        answers = await self.owners.ask(vchannels, ask)
+        answers = await self.changes.take(partial(self.owners.ask, vchannels, ask))
         if not sum([count for _, count in answers]):
             raise NoSuchGroup(f"there is no group {group!r} on {', '.join(vchannels)}")
 
@@ -179,7 +185,7 @@ class GroupCalls:
                     break
             return found
 
-        found = await self.owners.ask(vchannels, ask)
+        found = await self.lists.take(partial(self.owners.ask, vchannels, ask))
         views = [_view(it) for _, groups in found for it in groups]
         return sorted(views, key=lambda it: listed_by(it.group.key))[:most]
 
@@ -198,7 +204,8 @@ class GroupCalls:
             return await _together(partial(ask, self._at(connection)), names)
 
         try:
-            return [it for _, found in await self.owners.ask(vchannels, ask_all) for it in found]
+            answers = await self.changes.take(partial(self.owners.ask, vchannels, ask_all))
+            return [it for _, found in answers for it in found]
         except Unrecoverable as error:
             raise NoSuchGroup(error.cause, error.code) from None
 
