@@ -26,9 +26,11 @@ from broker.cli.top.section import (
     name_column,
     size_column,
     span_column,
+    text_column,
     trend_column,
 )
-from broker.core.naming import is_control_channel
+from broker.client.cluster import LogHolder
+from broker.core.naming import is_control_channel, pchannel_of
 from broker.model.collection import Collection
 
 NO_COLLECTIONS = (
@@ -52,6 +54,10 @@ COLUMNS: tuple[PageColumn, ...] = (
     count_column("s", "shards", 1),
     PageColumn("", "schema", room=COUNT_WIDTH + 5, form=_columns_text, leaves=4),
     size_column("a", "appended", 2),
+    span_column("k", "keeps", 6),
+    size_column("", "keeps B", 6),
+    size_column("h", "held", 7),
+    text_column("held by", 8),
     trend_column("trend"),
 )
 NOTES = (
@@ -59,6 +65,8 @@ NOTES = (
     "out/s: messages handed to readers per second, once for each reader",
     "lag: how far the slowest open reader is behind the end of the log",
     "appended: stored bytes since its node started; the log on disk is shared, see page 3",
+    "keeps: retention of the collection, by age and by bytes of each vchannel; -: none of its own",
+    "held: most that one cursor, group or other holder keeps from retention on its pchannels",
     "trend: in/s of the last minutes, 5 s for each character, newest at the right",
 )
 
@@ -105,6 +113,7 @@ def _row(
     look: Look, name: str, of: Collection | None, flows: Mapping[str, Flow], it: _Sum
 ) -> PageRow:
     flow = flows.get(name, Flow()) if look.rates.flows is not None else None
+    holder = _holder(look, of) if of else None
     values = (
         name,
         flow and flow.messages,
@@ -116,9 +125,20 @@ def _row(
         len(of.vchannels) if of else None,
         of.schema.widths[-1] if of and of.schema else None,
         it.appended,
+        of.retention.age_ms_max / 1000 or None if of else None,
+        of.retention.bytes_max or None if of else None,
+        holder and holder.bytes,
+        f"{holder.kind} {holder.name}" if holder else None,
         look.trend(name),
     )
     return PageRow(values)
+
+
+def _holder(look: Look, of: Collection) -> LogHolder | None:
+    """Who keeps the most from retention on one of the pchannels that the collection lies on."""
+    places = {pchannel_of(it) for it in of.vchannels}
+    found = [holder for it in look.broker.channels if it.name in places for holder in it.holders]
+    return max(found, key=lambda it: it.bytes, default=None)
 
 
 def _sums(look: Look) -> defaultdict[str, _Sum]:

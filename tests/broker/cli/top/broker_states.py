@@ -33,6 +33,7 @@ from broker.model.groups.consumer_group import (
 from broker.model.ids import CollectionId, PartitionId, SegmentId, TimeTick, VChannelName
 from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState, SegmentOrigin
 from broker.model.named_cursor import ChannelLag
+from broker.model.retention.policy import Retention
 
 P0, P1 = "by-dev-rootcoord-dml_2", "by-dev-rootcoord-dml_10"
 LOG = f"/root/node/channels/{P0}/log"
@@ -41,6 +42,7 @@ HEALTH = Health(
     "healthy", "1", 1, "by-dev", "rocksmq", "/d", 1, NOW_MS - 7_200_000, 2, 2, (), (), 0, False
 )
 LONG_NAME = "measurements_of_every_sensor_in_the_northern_plants_since_the_year_2019"
+WEEK = Retention(5 << 30, age_ms_max=604_800_000)
 TROUBLE = (ChannelTrouble(P1, "refusing", "storage refused: full"),)
 DAMAGE = (Damage(P0, f"{P0}/1.log", 4096, "checksum", False, 2),)
 
@@ -143,7 +145,7 @@ def broker_state(**given: Any) -> BrokerState:
 def busy_states() -> tuple[BrokerState, BrokerState]:
     """Two looks at a broker where something of each kind is going on, two seconds apart."""
     collections = (
-        collection("flights", 100, 4),
+        replace(collection("flights", 100, 4), retention=WEEK),
         collection("orders", 101, 2, columns=12),
         collection(LONG_NAME, 102, 16),
         collection("idle", 103),

@@ -36,6 +36,7 @@ from broker.cli.top.rates import Rates
 from broker.cli.top.section import Section
 from broker.client.cluster import BroadcastInfo, LogHolder, PassedHolder
 from broker.model.ids import SegmentId, TimeTick
+from broker.model.retention.policy import Retention
 from tests.broker.cli.top.broker_states import (
     DAMAGE,
     HEALTH,
@@ -48,6 +49,8 @@ from tests.broker.cli.top.broker_states import (
     actor,
     broker_state,
     busy_states,
+    channel,
+    collection,
 )
 
 
@@ -69,6 +72,25 @@ def test_a_collection_is_the_sum_of_its_shards_and_ids_without_a_name_are_shown_
     assert found["idle"] == [0.0, 1, None]
     assert found["orders"][1:] == [2, 12]
     assert found["id 4521"][1:] == [None, None]
+
+
+def test_a_collection_says_what_it_keeps_and_who_holds_back_the_most() -> None:
+    few = LogHolder(P0, "cursor", "few", 10, None, None)
+    many = LogHolder(P1, "group", "many", 4096, 1 << 30, None)
+    channels = (channel(P0, holders=(few,)), channel(P1, holders=(many,)))
+    collections = (
+        replace(collection("aged", 7), retention=Retention(age_ms_max=7 * 86_400_000)),
+        replace(collection("both", 8, 2), retention=Retention(1 << 30, 90_000)),
+        collection("plain", 9),
+    )
+    section = collection_section(Look(broker_state(channels=channels, collections=collections)))
+    assert cells(section, "collection", "keeps", "keeps B", "held", "held by") == [
+        ("aged", 604_800, None, 10, "cursor few"),
+        ("both", 90, 1 << 30, 4096, "group many"),
+        ("plain", None, None, 10, "cursor few"),
+    ]
+    free = Look(broker_state(collections=collections[2:]))
+    assert cells(collection_section(free), "held", "held by") == [(None, None)]
 
 
 def test_rates_are_unknown_before_the_second_look() -> None:
