@@ -2,9 +2,10 @@
 """A gRPC listening socket that holds its peers to limits; healthy idle connections live for ever.
 
 One connection can make this process hold at most its unread receive window, one HTTP/2 frame, one
-header block, and `unsent_bytes_max` of answers it does not read. A peer that is silent inside the
-handshake, a frame or a header block for `idle_peer_s` is disconnected; one timer a connection looks
-for progress, so it takes at most twice that time.
+header block, the headers of open calls (`held_headers`), and `unsent_bytes_max` of answers it does
+not read. A peer that causes work without sending messages is read slowly (`frame_costs`). One that
+is silent inside the handshake, a frame or a header block for `idle_peer_s` is disconnected; one
+timer a connection looks for progress, so it takes at most twice that time.
 """
 
 import asyncio
@@ -25,7 +26,11 @@ from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
+from broker.transport.frame_costs import HEADER_BYTES_A_UNIT
+from broker.transport.held_headers import LONG_BYTES, HeldHeaders
 from broker.transport.methods import Methods
+from broker.transport.peer_pace import PeerPace
+from broker.transport.peer_settings import PeerSettings
 from broker.transport.timeouts import with_least_timeout
 from broker.transport.tls import ServerTls
 from broker.transport.tls_server import HandshakeLimits, TlsServer
@@ -37,7 +42,8 @@ if TYPE_CHECKING:
 
 HTTP_FRAME_BYTES_MAX = 256 * 1024
 """Peers that use it send fewer, larger DATA frames; grpc-go stays at 16 KiB."""
-HEADER_BLOCK_BYTES_MAX = 64 * 1024
+HEADER_BLOCK_BYTES_MAX = 16 * 1024
+"""As sent, and as decoded: a token and a few names take less. To check 64 KiB takes h2 20 ms."""
 WRITE_BUFFER_BYTES_HIGH = 128 * 1024
 """Above this the streams of a connection wait; below a quarter of it they continue."""
 HANG_UP_S = 0.5
@@ -229,9 +235,11 @@ class PeerConnection(H2Protocol):
         h2_connection = H2Connection(config=self.h2_config)
         # Replaced before the first frame, so that no peer ever acts on h2's defaults.
         h2_connection.local_settings = self._settings()
+        h2_connection.remote_settings = PeerSettings(client=True)
         untrace(h2_connection)
         # h2 copied it from the settings that were replaced.
         h2_connection.max_inbound_frame_size = HTTP_FRAME_BYTES_MAX
+        h2_connection.decoder.max_header_list_size = HEADER_BLOCK_BYTES_MAX
         h2_connection.initiate_connection()
         # No setting changes the connection's window: it begins at 65,535 (RFC 9113, 6.9.2).
         h2_connection.increment_flow_control_window(self._limits.connection_window_bytes - 65535)
@@ -240,7 +248,11 @@ class PeerConnection(H2Protocol):
         self.connection.initialize()
         self.processor = EventsProcessor(self.handler, self.connection)
         streams = self.processor.streams
-        self._frames = WholeFrames(h2_connection, streams, self._feed, HTTP_FRAME_BYTES_MAX)
+        self._held_headers = HeldHeaders(streams)
+        self._pace = pace = PeerPace(wire, self.data_received)
+        self._frames = WholeFrames(
+            h2_connection, streams, self._feed, HTTP_FRAME_BYTES_MAX, pace.pay
+        )
         self._look_later()
 
     def _settings(self) -> Settings:
@@ -259,8 +271,12 @@ class PeerConnection(H2Protocol):
         # Bytes may still arrive between a close and `connection_lost`.
         if self._transport is None or self._transport.is_closing():
             return
+        if self._pace.keeps(data):
+            return
         if self._frames.receive(data):
             self._completed += 1
+        if self._frames.held is not None:
+            self._pace.pause(self._frames.take_held())
         if not self._transport.is_closing() and self._holds_too_much():
             self._cut("over a limit")
             self._transport.abort()
@@ -278,6 +294,8 @@ class PeerConnection(H2Protocol):
             if isinstance(event, RemoteSettingsChanged):
                 self._handshaken = True
             elif isinstance(event, RequestReceived):
+                if not self._takes_headers(event):
+                    return False
                 event.headers = cast(Any, with_least_timeout(cast(Any, event.headers)))
             # Unknown frames must be ignored (RFC 9113, 5.5); grpclib would raise.
             if event.__class__ in getattr(self.processor, "processors", ()):
@@ -286,6 +304,18 @@ class PeerConnection(H2Protocol):
             return False
         self.connection.flush()
         return True
+
+    def _takes_headers(self, request: RequestReceived) -> bool:
+        """Pay for decoding long headers; hangs up when those of all open calls are too large."""
+        headers = cast(Sequence[tuple[str, str]], request.headers)
+        size = sum([len(name) + len(text) for name, text in headers])
+        if size < LONG_BYTES:
+            return True
+        self._pace.pay(size // HEADER_BYTES_A_UNIT)
+        if self._held_headers.add(request.stream_id, size):
+            return True
+        self.hang_up("the headers of its open calls are too large")
+        return False
 
     def _holds_too_much(self) -> bool:
         """Whether a limit is exceeded; a frame that is too large is refused at its header."""
@@ -339,6 +369,7 @@ class PeerConnection(H2Protocol):
         if self._look is not None:
             self._look.cancel()
         if self._transport is not None:
+            self._pace.stop()
             super().connection_lost(exc)
 
 

@@ -15,6 +15,7 @@ from grpclib.protocol import Stream
 from h2.connection import H2Connection
 
 from broker.transport.data_frames import take_data, take_part, take_rest
+from broker.transport.frame_costs import FRAMES_AT_ONCE, cost_of
 from schemas.encoding.data_frames import DATA, HEAD_BYTES, frame_end
 
 PART_BYTES_MIN = 16 * 1024
@@ -25,8 +26,8 @@ class WholeFrames:
     """What arrives on one connection. `to_h2` gets whole frames, and may close the connection."""
 
     __slots__ = (
-        "_connection", "_frame_bytes_max", "_kept", "_missing", "_rest", "_stream_id", "_streams",
-        "_to_h2",
+        "_connection", "_frame_bytes_max", "_frames", "_kept", "_may_go_on", "_missing", "_rest",
+        "_stream_id", "_streams", "_to_h2", "_units", "held",
     )  # fmt: skip
 
     def __init__(
@@ -35,14 +36,23 @@ class WholeFrames:
         streams: Mapping[int, Stream],
         to_h2: Callable[[bytes], bool],
         frame_bytes_max: int,
+        may_go_on: Callable[[int, int], bool] | None = None,
     ) -> None:
-        """`to_h2` returns whether the connection is still open."""
+        """`to_h2` returns whether the connection is still open.
+
+        `may_go_on` is told what frames for h2 have cost (see `frame_costs`), and their number. When
+        it says no, the bytes behind them are left in `held`, which else is None: give them to
+        `receive` later.
+        """
         self._connection = connection
         self._streams = streams
         self._to_h2 = to_h2
         self._frame_bytes_max = frame_bytes_max
         # Not a list of what was read: see PART_BYTES_MIN.
         self._kept = bytearray()
+        self._may_go_on = may_go_on
+        self._units = self._frames = 0
+        self.held: bytes | None = None
         self._missing = 0
         # Of the DATA frame that is being passed on in parts: its stream, and what is to come.
         self._stream_id = self._rest = 0
@@ -51,6 +61,11 @@ class WholeFrames:
     def unfinished(self) -> bool:
         """Whether a frame has begun that is not here whole."""
         return bool(self._kept or self._rest)
+
+    def take_held(self) -> bytes:
+        """What is to be received before all others, which may be nothing."""
+        held, self.held = self.held, None
+        return held or b""
 
     def receive(self, data: bytes) -> bool:
         """Pass on every frame that is complete now; returns whether there was one."""
@@ -72,17 +87,29 @@ class WholeFrames:
                 return False
             if not data:
                 return True
+        return self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> bool:
         at = self._preface(data)
         while at < len(data):
             after = take_data(self._connection, self._streams, data, at)
             stop = self._stop(data, after)
-            if stop > after and not self._to_h2(data[after:stop]):
-                return True
+            if stop > after:
+                if not self._to_h2(data[after:stop]):
+                    return True
+                if not self._paid():
+                    self.held = data[stop:]
+                    return True
             if stop == at:
                 self._begin(data, at)
                 return at > 0
             at = stop
         return True
+
+    def _paid(self) -> bool:
+        units, frames = self._units, self._frames
+        self._units = self._frames = 0
+        return self._may_go_on is None or self._may_go_on(units, frames)
 
     def _preface(self, data: bytes) -> int:
         """Pass on what is missing of the client's preface, which is no frame; where it ends."""
@@ -96,11 +123,15 @@ class WholeFrames:
         end = len(data)
         stop = at
         while end - stop >= HEAD_BYTES and (stop == at or data[stop + 3] != DATA):
+            if self._frames == FRAMES_AT_ONCE:
+                break
             after = frame_end(data, stop)
             if after - stop - HEAD_BYTES > self._frame_bytes_max:
                 return end  # h2 refuses it, once all of it has arrived
             if after > end:
                 break
+            self._units += cost_of(data, stop, after)
+            self._frames += 1
             stop = after
         return stop
 

@@ -49,6 +49,10 @@ class Wire:
 
     def set_write_buffer_limits(self, high: int) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def get_write_buffer_size(self) -> int:
         return 0
 
