@@ -88,7 +88,11 @@ def ticks_of(offset: Offset | str, channels: Sequence[str]) -> dict[str, int]:
             f"the offset and the stream have different channels, for example {odd[:4]}: call"
             " as_consumer with those of the offset"
         )
-    return {name: int(ahead.get(name, tick)) for name in channels}
+    ticks = {name: ahead.get(name, tick) for name in channels}
+    # Not isinstance: a JSON `true` would pass as a tick.
+    if odd := [name for name, it in ticks.items() if type(it) is not int]:
+        raise BadPosition(f"the offset has no tick for {odd[:4]}, but {ticks[odd[0]]!r}")
+    return ticks
 
 
 def _parsed(offset: Offset | str) -> Mapping[str, Any]:

@@ -215,6 +215,8 @@ async def test_more_channels_can_be_produced_to_before_the_first_pack(
         ("[]", "which is a mapping"),
         ({"tick": "5", "ends": {}}, 'needs "tick" and "ends"'),
         ({"tick": 5, "ends": {"b": 1}}, "different channels, for example"),
+        ({"tick": 5, "ends": {"a": 1}, "ahead": {"a": None}}, "has no tick for .'a'., but None"),
+        ({"tick": 5, "ends": {"a": 1}, "ahead": {"a": True}}, "has no tick for .'a'., but True"),
     ],
 )
 async def test_positions_that_are_not_of_this_stream_are_refused(position: Any, why: str) -> None:
