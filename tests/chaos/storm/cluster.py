@@ -33,6 +33,9 @@ OFTEN = {
 """Channels move from node to node under load, besides what is forced, and leases run out; what is
 purged is given back while the storm rages."""
 SEGMENT_BYTES = 1 << 20
+STAGE_IDLE_MS = 10_000
+"""A stage whose writer was cut off cannot be aborted, and expires. Until then no segment with its
+rows is flushed: it has to end in the calm, and not after the ten minutes of the default."""
 LATE_MS = (0, 10_000, 2_000, 20_000)
 """Of the wall clock of a coordinator that starts anew: it goes back by more than a window."""
 
@@ -108,6 +111,7 @@ class Cluster:
         self.links = list(self.client_links)
         data = {"data_dir": str(folder / "data"), "allow_chaos": "true", "log_level": "error"}
         data |= {"segment_bytes": str(SEGMENT_BYTES), "retention_check_s": "0.5"}
+        data |= {"stage_idle_ms": str(STAGE_IDLE_MS)}
         told = data | OFTEN | {"listen": f"127.0.0.1:{home}", "pchannels": str(pchannels)}
         self.coordinator = Member(COORDINATOR, COORDINATOR, told, sabotage)
         self.nodes: list[Member] = []

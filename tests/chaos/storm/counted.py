@@ -4,6 +4,7 @@ Created, filled, and read back at the end with all that its log says of segments
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -15,7 +16,15 @@ from broker.model.message import MessageType
 from schemas.generated.milvus.proto import messages
 from schemas.generated.milvus.proto import schema as milvus
 from schemas.properties.keys import HEADER
-from tests.chaos.storm.history import OF_BROADCASTS, History, Listed, PlacedRow, SegmentSeen
+from tests.chaos.storm.history import (
+    OF_BROADCASTS,
+    History,
+    Listed,
+    PlacedRow,
+    SegmentSeen,
+    pchannel_of,
+)
+from tests.chaos.storm.patience import Patience
 
 NAME = "counted"
 DEFAULT = "_default"
@@ -70,18 +79,50 @@ async def seal_now_and_then(log: Client, counted: Counted) -> None:
             return
 
 
-async def all_flushed(log: Client, counted: Counted, history: History) -> bool:
-    """Whether every segment is; then their rows are in the history, as the master counts them."""
+async def flush_all(
+    log: Client, counted: Counted, history: History, patience: Patience, every_s: float = 0.2
+) -> None:
+    """Until every segment is; then their rows are in the history, as the master counts them."""
     history.partitions = {id: name for name, id in counted.partitions.items()}
+    while True:
+        with suppress(TidemarkError):
+            await log.master.seal_collection(counted.id)
+            found = await log.master.show_segments(counted.id)
+            left = [it for it in found if it.state not in ENDED]
+            if found and not left:
+                break
+            patience.saw((len(found), *[(it.id, it.state) for it in left]))
+        await anyio.sleep(every_s)
+    history.listed = [Listed(it.vchannel, it.id, it.partition_id, it.rows) for it in found]
+
+
+async def unflushed(log: Client, counted: Counted) -> str:
+    """Which segments are not, and what their pchannels are at; for the text of a violation."""
+    told = list[str]()
     try:
         await log.master.seal_collection(counted.id)
+    except TidemarkError as error:
+        told.append(f"sealing: {type(error).__name__}: {error}")
+    try:
         found = await log.master.show_segments(counted.id)
-    except TidemarkError:
-        return False
-    if not found or any(it.state not in ENDED for it in found):
-        return False
-    history.listed = [Listed(it.vchannel, it.id, it.partition_id, it.rows) for it in found]
-    return True
+        channels = {it.name: it for it in await log.admin.channels()}
+    except TidemarkError as error:
+        return "; ".join([*told, f"not listed: {type(error).__name__}: {error}"])
+    left = [it for it in found if it.state not in ENDED]
+    told += [
+        f"segment {it.id} of partition {it.partition_id} on {it.vchannel} is {it.state.value}"
+        f" with {it.rows} rows up to tick {it.modified_tick}"
+        for it in left
+    ]
+    for name in sorted({pchannel_of(it.vchannel) for it in left} & {*channels}):
+        at = channels[name]
+        told.append(
+            f"{name} is {at.state} to node {at.node_id} at term {at.term}, closed up to tick"
+            f" {at.closed_tick}: {at.growing_segments} segments grow, {at.sealed_segments} wait"
+            f" for their Flush, {at.open_txns} transactions are open and {at.prepared_txns}"
+            f" prepared, {at.checkpoint_lag} messages are not in the snapshot"
+        )
+    return "; ".join(told)
 
 
 async def read_segments(log: Client, vchannel: str, history: History) -> None:

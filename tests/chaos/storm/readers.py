@@ -19,6 +19,7 @@ from broker.model.message import MessageType
 from schemas.properties.keys import WAL_TERM
 from tests.chaos.storm.history import Reading, Seen
 from tests.chaos.storm.pack_readers import Packed, PackReader
+from tests.chaos.storm.patience import patient
 from tests.chaos.storm.recorder import Recorder
 from tests.chaos.storm.rows import NAME, schema_of_rows
 
@@ -187,7 +188,7 @@ class Readers:
             while self.opening:  # noqa: ASYNC110 - a few readers, looked at now and then
                 await anyio.sleep(0.05)
 
-    async def reach(self, markers: dict[str, int], within_s: float) -> None:
+    async def reach(self, markers: dict[str, int]) -> None:
         """Until each that still reads has come as far as these ticks; who has not is told so."""
 
         def behind() -> list[Reading]:
@@ -196,11 +197,14 @@ class Readers:
                 it.to_the_end = True
             return [it for it in readings if not it.seen or it.seen[-1].tick < markers[it.vchannel]]
 
-        with anyio.move_on_after(within_s):
-            while behind():  # noqa: ASYNC110 - as above
+        with patient() as patience:
+            while left := behind():
+                patience.saw(tuple([(it.name, len(it.seen)) for it in left]))
                 await anyio.sleep(0.05)
         for reading in behind():
-            reading.error = reading.error or f"not at the end {within_s} s after all was healed"
+            last = reading.seen[-1].tick if reading.seen else 0
+            text = f"at tick {last} and not at the end, {markers[reading.vchannel]}"
+            reading.error = reading.error or f"{text}, {patience.waited}"
 
 
 def seen(messages: Iterable[Received]) -> list[Seen]:

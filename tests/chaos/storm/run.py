@@ -13,13 +13,14 @@ from broker.client import TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
-from tests.chaos.storm.counted import all_flushed, create_counted, read_segments
+from tests.chaos.storm.counted import create_counted, flush_all, read_segments, unflushed
 from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
 from tests.chaos.storm.groups.group_history import ORDERED
 from tests.chaos.storm.groups.group_members import RESTARTED, STEADY, GroupMembers
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
+from tests.chaos.storm.patience import MOST_S, patient
 from tests.chaos.storm.plan import make_plan
 from tests.chaos.storm.purging.purge_load import PurgeLoad
 from tests.chaos.storm.purging.retention_load import RetentionLoad
@@ -30,10 +31,8 @@ from tests.chaos.storm.rows import creation_of_rows, schema_of_rows
 from tests.chaos.storm.sabotages import planted_in_clients
 from tests.chaos.storm.workload import PLACED, Workload
 
-START_S = 120.0
-CALM_S = 60.0
-"""After the last fault: for each marker, for the readers to reach it, for broadcasts to end."""
-READ_S = WORK_S = 120.0
+START_S = READ_S = MOST_S
+WORK_S = 120.0
 OWNERS_EVERY_S = 0.5
 SHOWN_MAX = 5
 
@@ -199,7 +198,7 @@ class _Run:
                 loads = (self._load, self._definitions, self._members, self._purges)
                 for each in (*loads, self._retained):
                     each.enough = True
-            await self._readers.stop_opening(CALM_S)
+            await self._readers.stop_opening(MOST_S)
             await self._end_broadcasts()
             await self._mark()
             await self._read_all()
@@ -207,8 +206,8 @@ class _Run:
             await self._read_definitions()
             await self._count_segments()
             markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
-            self.unended += await self._members.drain(markers, CALM_S)
-            await self._readers.reach(markers, CALM_S)
+            self.unended += await self._members.drain(markers)
+            await self._readers.reach(markers)
             background.cancel_scope.cancel()
 
     async def _enough_acknowledged(self) -> None:
@@ -221,15 +220,16 @@ class _Run:
     async def _end_broadcasts(self) -> None:
         """Those nobody waits for any more end as well."""
         left: object = "no answer"
-        with anyio.move_on_after(CALM_S):
+        with patient() as patience:
             while left:
                 try:
                     left = await self._log.broadcast.list()
+                    patience.saw(str(left))
                 except TidemarkError as error:
                     left = error
                 await anyio.sleep(0.1)
         if left:
-            self.unended.append(Violation("broadcast under way", f"{CALM_S} s later: {left}"))
+            self.unended.append(Violation("broadcast under way", f"{patience.waited}: {left}"))
 
     async def _mark(self) -> None:
         """One message more on each vchannel, which has to succeed."""
@@ -237,11 +237,11 @@ class _Run:
         async def mark(vchannel: str) -> None:
             name, load = f"marker {vchannel}", self._load
             if vchannel in load.of_rows:
-                done = await load.rows(vchannel, [name], CALM_S)
+                done = await load.rows(vchannel, [name], MOST_S)
             else:
-                done = await load.append(vchannel, name, CALM_S)
+                done = await load.append(vchannel, name, MOST_S)
             if not done:
-                text = f"no append to it within {CALM_S} s after all was healed"
+                text = f"no append to it within {MOST_S} s after all was healed"
                 self.unended.append(Violation("not healed", text, vchannel))
 
         async with anyio.create_task_group() as tasks:
@@ -266,7 +266,7 @@ class _Run:
         try:
             for vchannel in self._purges.vchannels:
                 await self._purges.look(vchannel, READ_S)
-            self.unended += await self._retained.empty(CALM_S)
+            self.unended += await self._retained.empty()
         except (TidemarkError, TimeoutError) as error:
             raise NotJudged(f"what is left of the purged cannot be read: {error!r}") from error
 
@@ -281,11 +281,11 @@ class _Run:
     async def _count_segments(self) -> None:
         """Flush them all, so that the master's counts are final; then read what the logs say."""
         counted, history = self._load.counted, self._recorder.history
-        with anyio.move_on_after(CALM_S) as waited:
-            while not await all_flushed(self._log, counted, history):  # noqa: ASYNC110 - of a cluster
-                await anyio.sleep(0.2)
-        if waited.cancelled_caught:
-            text = f"not all of {counted.id} are flushed {CALM_S} s after they were told to"
+        with patient() as patience:
+            await flush_all(self._log, counted, history, patience)
+        if patience.ran_out:
+            text = f"not all of {counted.id} are flushed {patience.waited}"
+            text = f"{text}: {await unflushed(self._log, counted)}"
             self.unended.append(Violation("not flushed", text))
         async with connect(self._storm.cluster.client_links[1].address) as log:
             for vchannel in counted.vchannels:

@@ -26,6 +26,8 @@ from broker.client.groups.member import GroupMember
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.ddl_history import Told
 from tests.chaos.storm.groups.group_history import ORDERED, Acked, OnVChannel, Reset, Taken
+from tests.chaos.storm.groups.group_text import told_of
+from tests.chaos.storm.patience import Patience, patient
 from tests.chaos.storm.readers import seen
 from tests.chaos.storm.recorder import NeverEnded, Recorder
 
@@ -36,7 +38,7 @@ MEMBERS = 3
 STAY_S = (0.5, 8.0)
 PAUSE_S = 0.05
 RESET_EVERY_S = 6.0
-LEFT_S = 1.0
+LEFT_S, LEFT_S_MAX = 1.0, 16.0
 """After so long without messages a group is looked at: it may have nothing left."""
 REFUSED = (
     *(DeadlineExceeded, InvalidArgument, LeaseLost, ResourceAcquired),
@@ -223,17 +225,21 @@ class GroupMembers:
 
     # ---- the end ----------------------------------------------------------------------------
 
-    async def drain(self, markers: Mapping[str, int], within_s: float) -> list[Violation]:
+    async def drain(self, markers: Mapping[str, int]) -> list[Violation]:
         """Have each group acknowledge what is left up to these ticks; who cannot, as violations."""
         late: list[Violation] = []
 
         async def drain_one(at: OnVChannel) -> None:
-            with anyio.move_on_after(within_s):
-                while not await self._drained(at, markers[at.vchannel]):  # noqa: ASYNC110 - as above
+            upto, left_s, settled = markers[at.vchannel], LEFT_S, set[int]()
+            with patient() as patience:
+                while not await self._drained(at, upto, left_s, settled, patience):
+                    # Where the first messages take longer than that, the next member waits longer.
+                    left_s = min(2 * left_s, LEFT_S_MAX)
                     await anyio.sleep(PAUSE_S)
                 self.recorder.history.groups.drained.append(at)
                 return
-            text = f"{at.group} has messages left {within_s} s after all was healed"
+            text = f"{at.group} has messages left up to tick {upto} {patience.waited}"
+            text = f"{text}: {await told_of(self._group(at), self.log, at.vchannel)}"
             late.append(Violation("group not drained", text, at.vchannel))
 
         async with anyio.create_task_group() as tasks:
@@ -242,19 +248,24 @@ class GroupMembers:
                     tasks.start_soon(drain_one, OnVChannel(group, vchannel))
         return late
 
-    async def _drained(self, at: OnVChannel, upto: int) -> bool:
+    async def _drained(
+        self, at: OnVChannel, upto: int, left_s: float, settled: set[int], patience: Patience
+    ) -> bool:
         """Acknowledge what comes until nothing does; whether that was all."""
         joined_s, name = anyio.current_time(), self._name()
         try:
             async with self._member(at, name) as member:
                 while True:
-                    with anyio.move_on_after(LEFT_S) as waited:
+                    with anyio.move_on_after(left_s) as waited:
                         batch = await anext(member)
                     if waited.cancelled_caught:
                         break
                     ids = self._took(at, name, joined_s, batch)
-                    await self._ack(at, name, batch, None, ids)
+                    if await self._ack(at, name, batch, None, ids) is Told.DONE:
+                        settled |= ids
+                        patience.saw(len(settled))
                 (view,) = await self._group(at).describe(at.vchannel)
+                patience.saw(("floor", view.group.floor))
                 return view.group.floor >= upto
         except FAILURES:
             return False

@@ -39,7 +39,7 @@ async def test_members_leave_nothing_out_and_take_nothing_twice(tmp_path: Path) 
                 reader = log.read(vchannel, until="now")
                 history.final[vchannel] = seen([it async for it in reader.messages()])
                 assert len(history.final[vchannel]) == MESSAGES + 1
-            assert await members.drain(markers, WITHIN_S) == []
+            assert await members.drain(markers) == []
     assert list(groups_agree(history)) == []
     assert len(history.groups.drained) == 2
     assert any(it.told.value == "done" for it in history.groups.acked)

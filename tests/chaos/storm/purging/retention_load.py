@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tests.chaos.storm.checkers import Violation
+from tests.chaos.storm.patience import MOST_S, patient
 from tests.chaos.storm.purging.purge_load import FAILURES, LOOK_S, PurgeLoad
 
 NAME = "retained"
@@ -43,22 +44,23 @@ class RetentionLoad(PurgeLoad):
                 tasks.start_soon(self._again, work, vchannel)
         tasks.start_soon(self._again, self._alters, NAME)
 
-    async def empty(self, within_s: float) -> Sequence[Violation]:
+    async def empty(self) -> Sequence[Violation]:
         """Wait until nothing is left where nobody reads. Raises TidemarkError, TimeoutError."""
         await self.recorder.call(
             "alter retention",
-            within_s,
+            MOST_S,
             lambda: self.log.collections.alter(NAME, **SHORT),  # type: ignore[arg-type]
         )
         (vchannel,) = self.unread
         looks = self.recorder.history.purges.looks
-        with anyio.move_on_after(within_s):
+        with patient() as patience:
             while True:
-                await self.look(vchannel, within_s)
+                await self.look(vchannel, MOST_S)
                 if not looks[-1].found and not looks[-1].torn:
                     return []
+                patience.saw(len(looks[-1].found))
                 await anyio.sleep(0.2)
-        text = f"{len(looks[-1].found)} messages are left after {within_s} s: {looks[-1].torn}"
+        text = f"{len(looks[-1].found)} messages are left {patience.waited}: {looks[-1].torn}"
         return [Violation("purge by retention left out", text, vchannel)]
 
     async def _looks(self, _: random.Random, vchannel: str, __: int) -> None:
