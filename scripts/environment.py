@@ -90,13 +90,19 @@ def make(path: Path, requirements: Sequence[str]) -> Environment:
 def build_wheels(environment: Environment, extras: Collection[str]) -> None:
     """Build what these extras need and the index has as source only; installers find it then."""
     folder = environment.path.parent / WHEELS
-    pins = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines() if "==" in line)
+    pins = pinned_versions(CONSTRAINTS.read_text())
     wanted = [name for extra, name in SOURCE_ONLY.items() if extra in extras]
     missing = [name for name in wanted if not any(folder.glob(f"{name}-{pins[name]}-*.whl"))]
     if missing:
         pip = (environment.python, "-m", "pip", "wheel", "-q", "--no-deps", "-c", CONSTRAINTS)
         # Debian's setuptools, which its venv brings, cannot make wheels: build in pip's own.
         environment.run(*pip, "--use-pep517", "-w", folder, *missing)
+
+
+def pinned_versions(constraints: str) -> dict[str, str]:
+    """Versions by name in lines such as "name==1.2 ; marker"; the last one of a name."""
+    pins = [line.partition(";")[0].strip() for line in constraints.splitlines()]
+    return dict(pin.split("==") for pin in pins if "==" in pin)
 
 
 def installer_variables(pip_settings: str, wheels: Path | None = None) -> dict[str, str]:

@@ -58,3 +58,13 @@ def test_each_pin_is_one_version_and_names_no_host() -> None:
 def test_what_is_published_as_source_only_is_pinned() -> None:
     names = {line.partition("==")[0] for line in environment.CONSTRAINTS.read_text().splitlines()}
     assert names >= set(environment.SOURCE_ONLY.values())
+
+
+def test_a_pin_is_read_whatever_its_marker_compares() -> None:
+    text = "# made\na==1.0\nb==2.0 ; c < '3' and d == 'e'\nf==1 ; g < 'h'\nf==2 ; g >= 'h'\n"
+    assert environment.pinned_versions(text) == {"a": "1.0", "b": "2.0", "f": "2"}
+
+
+def test_every_source_only_package_has_a_pin() -> None:
+    pins = environment.pinned_versions(environment.CONSTRAINTS.read_text())
+    assert set(environment.SOURCE_ONLY.values()) <= pins.keys()
