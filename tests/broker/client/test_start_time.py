@@ -163,12 +163,22 @@ async def test_a_start_behind_which_messages_were_removed_is_an_error_but_a_time
                 ("time", at),
                 ("time", at.isoformat()),
             ):
-                assert await first_payload(how("flights", start=start)) == FILLER
+                assert await first_that_is_left(how, start) == FILLER
         for place in (cut, ("tick", landed.tick)):
             with pytest.raises(OutOfRange, match="retention removed messages behind tick"):
                 await log.cursor("moved").reset(cast("ResetTo", place))
         for to in ("all", at):
             assert await first_behind_a_reset(log, to) == FILLER
+
+
+async def first_that_is_left(how: Any, start: Any) -> bytes:
+    """The first payload; retention may pass the start between its look-up and the read."""
+    with anyio.fail_after(FORGOTTEN_S_MAX):
+        while True:
+            try:
+                return await first_payload(how("flights", start=start))
+            except OutOfRange:
+                continue
 
 
 async def first_behind_a_reset(log: Client, to: Any) -> bytes:
