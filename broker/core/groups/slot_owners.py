@@ -4,6 +4,7 @@ A slot goes to another member in two steps. First that is planned: from then on 
 slot is leased. It moves once its owner has nothing outstanding of it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
@@ -17,7 +18,7 @@ CLAIM_S: Final = 1.0
 """So long members have to agree on who takes a vchannel that nobody owns; then one is chosen."""
 
 
-class SlotOwners:
+class SlotOwners(ABC):
     """`changes` grows with every change of members or of a plan."""
 
     def __init__(self, slots: int) -> None:
@@ -39,7 +40,7 @@ class SlotOwners:
         if self._identities.pop(member, None) is not None:
             self._replan()
 
-    def give(self, member: int, identity: str) -> None:
+    def give(self, member: int, identity: str) -> None:  # noqa: B027 - most kinds do nothing
         """The member asks for a plan; only of a vchannel, see `VChannelOwner`."""
 
     def owner(self, lane: int) -> int:
@@ -66,15 +67,16 @@ class SlotOwners:
         owner = self._identities.get(self._planned[WHOLE], "")
         return Ownership(tuple(self._identities.values()), owner, self.changes)
 
-    def look(self, now_s: float) -> float | None:
+    def look(self, now_s: float) -> float | None:  # noqa: B027 - most kinds do nothing
         """Do what is due; when something is due again, None: never."""
 
+    @abstractmethod
     def _replan(self) -> None:
         """Members have changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _slot(self, lane: int) -> int:
-        raise NotImplementedError
+        """The slot that a lane is in."""
 
     def _is_settled(self, slot: int) -> bool:
         """Whether the slot is where it is to be: it moves as soon as nothing is outstanding."""

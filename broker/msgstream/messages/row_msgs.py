@@ -1,5 +1,6 @@
 """Messages with rows, Insert and Delete: each row has a timestamp and a hash key of its own."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Self
 
@@ -8,7 +9,7 @@ from broker.msgstream.messages.msg_type import MsgType
 from schemas.generated.milvus.proto import common, msg, schema
 
 
-class RowMsg(BodyMsg[B], Generic[B]):
+class RowMsg(BodyMsg[B], ABC, Generic[B]):
     """A message whose span is that of its rows."""
 
     __slots__ = ()
@@ -18,13 +19,13 @@ class RowMsg(BodyMsg[B], Generic[B]):
         return (min(stamps), max(stamps)) if stamps else (0, 0)
 
     @property
+    @abstractmethod
     def columns(self) -> dict[str, int]:
         """How many entries each column has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def picked(self, row: int) -> Self:
         """One row as a message; its header has the timestamp of the row."""
-        raise NotImplementedError
 
     def _base_of(self, timestamp: int) -> common.MsgBase:
         base = self.body.base
