@@ -8,9 +8,9 @@ from typing import Any
 from actors import ActorStatistics
 from broker.app import Broker, bind, run_broker
 from broker.app.broadcast_callbacks import NONE
-from broker.config import Settings
 from broker.data_folder import hold
 from broker.ports.callbacks import Callbacks
+from broker.process_settings import Settings
 
 LISTEN = "127.0.0.1:0"
 

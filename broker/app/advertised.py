@@ -10,7 +10,7 @@ import structlog
 from broker.addresses import joined_address, split_advertised
 from broker.app.listening import address_of
 from broker.app.process_errors import CannotStart
-from broker.config import Settings
+from broker.process_settings import Settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

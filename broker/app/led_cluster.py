@@ -13,7 +13,6 @@ from broker.app.broadcast_callbacks import load_callbacks
 from broker.app.process_errors import CannotStart
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata
-from broker.config import Settings
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
 from broker.coordinator.json_records import UnreadableRecord
@@ -29,6 +28,7 @@ from broker.model.ids import PChannelName, VChannelName
 from broker.model.master.live_config import StoredSettings
 from broker.ports.callbacks import Callbacks
 from broker.ports.meta import MetaError
+from broker.process_settings import Settings
 
 RETRY_S = 0.5
 

@@ -1,6 +1,5 @@
 """Maps the settings of a process to the limits and timings of its components."""
 
-from broker.config import Settings
 from broker.core.cluster.balance import BalanceRules
 from broker.core.compaction.compaction_due import CompactionShares
 from broker.core.segments.segment_sealing import SegmentLimits
@@ -12,6 +11,7 @@ from broker.model.retention.policy import (
 )
 from broker.node.state.node_limits import NodeLimits, PressureMarks
 from broker.node.state.pressure import marks_of
+from broker.process_settings import Settings
 from broker.timesync.timing import TimesyncTiming
 from broker.transport import ListenerLimits
 

@@ -23,8 +23,9 @@ from broker.app.run_single import run_broker
 from broker.app.running_process import Broker
 from broker.app.security.secured import refuse_exposed
 from broker.app.systemd_reports import READY, STOPPING, SystemdReports
-from broker.config import Settings, misspelt
+from broker.config import misspelt
 from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
+from broker.process_settings import Settings
 from broker.process_signals import SIGNALS
 
 SWITCH_INTERVAL_S = 0.0005

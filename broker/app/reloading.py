@@ -10,8 +10,8 @@ import structlog
 from broker.app.logs import configure_logs
 from broker.app.running_process import Broker
 from broker.app.settings_in_force import LIVE_SETTINGS
-from broker.config import Settings
 from broker.config_file import BadConfig
+from broker.process_settings import Settings
 
 LIVE = LIVE_SETTINGS | {"log_format"}
 """The settings that change without a restart of the process."""
@@ -62,7 +62,7 @@ class Reloads:
             if self._broker is None:
                 self._configure_logs(self._now)
             else:
-                self._broker.settings.rebase(self._now)
+                self._broker.process_settings.rebase(self._now)
         waiting = sorted(set(changed) - set(live))
         log.warning(
             "settings reloaded",

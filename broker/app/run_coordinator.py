@@ -48,7 +48,7 @@ from broker.app.security.certificate_names import refuse_unnamed
 from broker.app.security.secured import client_tls
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.config import Settings, as_environment
+from broker.config import as_environment
 from broker.coordinator.assignment.balancer import LiveBalance
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
@@ -71,6 +71,7 @@ from broker.model.channel import AccessMode, PChannelState
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.callbacks import Callbacks
 from broker.ports.nodes import NodeControl
+from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
 from broker.remote.remote_node import RemoteNode

@@ -28,7 +28,6 @@ from broker.app.running_process import Broker, process_view, running, server_fac
 from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata, segmented_wal
-from broker.config import Settings
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
@@ -44,6 +43,7 @@ from broker.node.membership.membership import Membership, Retire
 from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.meta import MetaError
+from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks

@@ -39,7 +39,6 @@ from broker.app.running_process import (
 from broker.app.storage import disk_reserve, segmented_wal, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
-from broker.config import Settings
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.consumption import consumption_paused
@@ -62,6 +61,7 @@ from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
 from broker.ports.callbacks import Callbacks
 from broker.ports.nodes import NodeControl
+from broker.process_settings import Settings
 from broker.timesync.holds.asked_holds import AskedHolds
 from broker.timesync.holds.ledger import HoldRule
 from broker.timesync.messages import Poll

@@ -21,7 +21,6 @@ from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
 from broker.app.security.secured import security_warnings, server_tls
 from broker.app.settings_in_force import SettingsInForce
-from broker.config import Settings
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
 from broker.core.pressure.limit_rules import parsed_limits
@@ -32,6 +31,7 @@ from broker.metrics.view import Sources
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
 from broker.node.state.node_runtime import NodeRuntime
+from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 
 OPEN_S_MAX = 600.0

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from broker.config import Settings, changed_settings
+from broker.config import changed_settings
 from broker.config_file import BadConfig, nearest
 from broker.model.master.live_config import SettingView, StoredSettings
 from broker.ports.master.live_settings import NeedsRestart
+from broker.process_settings import Settings
 
 LIVE_SETTINGS = frozenset(
     {

@@ -9,11 +9,11 @@ import structlog
 
 from broker.app.process_errors import CannotStart
 from broker.backup.held_log import remove_left_behind
-from broker.config import Settings
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError
 from broker.ports.wal import Corrupt, UnknownFormat
+from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.disk_reserve import DiskReserve
 from broker.wal.segmented import SegmentedWal

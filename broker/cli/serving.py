@@ -7,8 +7,9 @@ from typing import Any
 from broker.app import CannotStart, LeadLost, serve, serve_coordinator, serve_node
 from broker.app.reloading import Load
 from broker.cli.session import USAGE, fail
-from broker.config import Settings, load_settings
+from broker.config import load_settings
 from broker.config_file import BadConfig
+from broker.process_settings import Settings
 
 DEPOSED = 3
 """The exit code of a coordinator that a newer one has replaced, which must not be restarted."""

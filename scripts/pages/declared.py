@@ -13,7 +13,6 @@ from typing import Any
 
 from broker.app.settings_in_force import LIVE_SETTINGS
 from broker.client import errors as client_errors
-from broker.config import Settings
 from broker.config_file import ClientConfig
 from broker.coordinator.broadcast.pending_broadcasts import BroadcasterLimits
 from broker.coordinator.commit.committer import CommitterLimits
@@ -22,6 +21,7 @@ from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.node.state.node_limits import NodeLimits
+from broker.process_settings import Settings
 from broker.spark.sink.sink_options import OPTIONS as SINK_OPTIONS
 from broker.spark.source.source_options import OPTIONS as SOURCE_OPTIONS
 from broker.transport import ListenerLimits

@@ -20,8 +20,8 @@ from broker.app import bind, run_broker
 from broker.app.logs import configure_logs
 from broker.client import Client, ResourceKey, connect
 from broker.client.cluster.targets import NewVChannel
-from broker.config import Settings
 from broker.data_folder import hold
+from broker.process_settings import Settings
 
 KEYS = 8
 AT_ONCE = 64

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from broker.addresses import split_address
-from broker.config import Settings, as_environment, misspelt
+from broker.config import as_environment, misspelt
+from broker.process_settings import Settings
 
 
 def test_a_misspelt_variable_is_named_and_a_right_one_is_not() -> None:

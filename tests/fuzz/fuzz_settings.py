@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 from broker.client.master.config_files import BadConfigFile, changes_of
-from broker.config import GivenSettings, Settings, changed_settings
+from broker.config import changed_settings
 from broker.config_file import BadConfig, client_config, is_address, read_config
 from broker.core.pressure.limit_rules import BadLimits, Scope, Subject, parsed_limits
+from broker.process_settings import GivenSettings, Settings
 from tests.fuzz.choice import numbered, read_by_first_byte
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")

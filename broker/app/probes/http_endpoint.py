@@ -12,7 +12,6 @@ from broker.app.probes.http_server import PageAnswer, http_served
 from broker.app.process_errors import CannotStart
 from broker.app.security.certificate_dates import ends
 from broker.app.security.secured import http_tls
-from broker.config import Settings
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFiguresReader
@@ -22,6 +21,7 @@ from broker.node.state.channel_meters import Meters
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannels
 from broker.process_memory import ProcessMemory
+from broker.process_settings import Settings
 
 JSON = "application/json"
 

@@ -10,7 +10,7 @@ import structlog
 from broker.addresses import split_address
 from broker.app.process_errors import CannotStart
 from broker.app.security.certificate_dates import expiry_warning
-from broker.config import Settings
+from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, ServerFiles, ServerTls, Tls
 
 log = structlog.get_logger("tidemark")

@@ -28,7 +28,7 @@ class PressureMarks:
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """Settings of one node; the defaults are those of `broker.config.Settings`."""
+    """Settings of one node; the defaults are those of `broker.process_settings.Settings`."""
 
     message_bytes_max: int = 8 * MIB
     """A larger message is refused; the others of its batch are not."""

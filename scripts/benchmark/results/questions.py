@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmark import names
 from benchmark.measures.channels import PCHANNELS
 from benchmark.results.figures import BACK, IDLE, P50, RATE, RESIDENT, START, TICK, Series, find
-from broker.config import Settings
+from broker.process_settings import Settings
 
 ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
 FRAMES, PROPERTIES, ANNOUNCED = "frames", "properties", "announced"

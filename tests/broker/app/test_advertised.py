@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from broker.addresses import split_advertised
 from broker.app import CannotStart, bind
 from broker.app.advertised import local_host, outside_addresses, with_advertised
-from broker.config import Settings
+from broker.process_settings import Settings
 
 MACHINE = ("127.0.0.1", "::1", "fe80::1%eth0", "169.254.7.7")
 

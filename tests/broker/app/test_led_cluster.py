@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from broker.app import CannotStart, bind, led_cluster
-from broker.config import Settings
 from broker.coordinator.leases.leadership import LEADER_KEY, Deposed
 from broker.coordinator.records import COLLECTION_ID_KEY, collection_key, encode_number
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError, MetaStore
+from broker.process_settings import Settings
 
 LISTEN = "127.0.0.1:0"
 

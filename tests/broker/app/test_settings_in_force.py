@@ -3,9 +3,9 @@
 import pytest
 
 from broker.app.settings_in_force import LIVE_SETTINGS, SettingsInForce
-from broker.config import Settings
 from broker.model.master.live_config import StoredSettings
 from broker.ports.master.live_settings import NeedsRestart
+from broker.process_settings import Settings
 
 
 def test_a_stored_setting_wins_until_it_is_unset() -> None:

@@ -19,13 +19,13 @@ from broker.client.errors import BadTarget, OutOfRange, Unrecoverable
 from broker.client.read.batch_start import _begin as start_of_batches
 from broker.client.read.start import _progress as start_of_messages
 from broker.client.start_time import refuse_tick, tick_at
-from broker.config import Settings
 from broker.core.time import tso
 from broker.model.channel import ChannelOffsets
 from broker.model.cut import Cut
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.named_cursor import ChannelPosition
 from broker.node.state.node_limits import NodeLimits
+from broker.process_settings import Settings
 from tests.local_broker import local_broker
 
 V = "by-dev-rootcoord-dml_0_7v0"

@@ -24,10 +24,10 @@ from broker.client import (
 )
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadAddress, BadTarget, NotLocal
-from broker.config import Settings
 from broker.core.sharding import shard_of
 from broker.data_folder import hold
 from broker.model.message import MessageType
+from broker.process_settings import Settings
 
 VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_7v0")
 

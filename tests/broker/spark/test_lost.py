@@ -16,8 +16,8 @@ from broker.app import run_single
 from broker.app.limits_from_settings import node_limits
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
-from broker.config import Settings
 from broker.node.state.node_limits import NodeLimits
+from broker.process_settings import Settings
 from broker.spark.refusals import DataLoss
 from broker.spark.source.source_options import parse
 from broker.spark.source.stream_reader import StreamReader

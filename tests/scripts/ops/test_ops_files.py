@@ -17,8 +17,8 @@ import yaml
 
 from broker.cli.main import app
 from broker.client import connect
-from broker.config import Settings
 from broker.metrics.registry import METRICS
+from broker.process_settings import Settings
 from tests.architecture.tree import ROOT
 from tests.broker_process import BrokerProcess, free_port
 

@@ -15,8 +15,9 @@ from broker.app.security.secured import (
     security_warnings,
     server_tls,
 )
-from broker.config import Settings, load_settings
+from broker.config import load_settings
 from broker.config_file import BadConfig
+from broker.process_settings import Settings
 from tests.issued_files import Authorities
 
 

@@ -8,7 +8,6 @@ import pytest
 from actors import System
 from actors.testing import VirtualClock
 from broker.app.settings_in_force import SettingsInForce
-from broker.config import Settings
 from broker.coordinator.leases.leadership import lead
 from broker.coordinator.live_config.config_records import (
     COMMIT_KEY,
@@ -29,6 +28,7 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.master.live_config import ConfigChange
 from broker.ports.meta import MetaEntry, MetaError, MetaStore
+from broker.process_settings import Settings
 from tests.broker.coordinator.assignment.following import seeded
 from tests.broker.coordinator.leases.test_registrar import World
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from actors import ChildSpec, System
 from actors.testing import run_seeded
 from broker.app.settings_in_force import SettingsInForce
-from broker.config import Settings
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.master.live_config import StoredSettings
 from broker.model.message import Appended
@@ -21,6 +20,7 @@ from broker.node.membership.membership import (
 )
 from broker.node.state.write_lease import WriteLease
 from broker.ports.nodes import NodeLease
+from broker.process_settings import Settings
 from tests.broker.node.world import DIRECTORY, NODE, World, message, running_node
 
 LEASE_S = 2.0
