@@ -62,7 +62,7 @@ class Reloads:
             if self._broker is None:
                 self._configure_logs(self._now)
             else:
-                self._broker.process_settings.rebase(self._now)
+                self._broker.settings.rebase(self._now)
         waiting = sorted(set(changed) - set(live))
         log.warning(
             "settings reloaded",
