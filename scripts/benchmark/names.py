@@ -34,6 +34,12 @@ ANNOUNCED = "Tidemark append_batch, announced collection"
 ARROW_READS, ARROW_PACKS = "Tidemark read_arrow, 4 shards", "Tidemark stream, packs as Arrow"
 BODY_APPENDS, BODY_PACKS = "Tidemark append_batch, bodies", "Tidemark stream, produce"
 
+TLS_RATES = TLS_APPENDS, TLS_READS, TLS_PRODUCE = (
+    "append_batch", "read_batches, catching up", "Produce, 1,000 in flight"
+)  # fmt: skip
+TLS_ONE = "append, one by one"
+"""What is measured with TLS and without."""
+
 EMBEDDED_SIZES = 100, 1
 """Messages of a batch of an embedded queue."""
 
@@ -45,6 +51,16 @@ MASTER_NAME, MASTER_NAMES = "Tidemark DDL, one collection", "Tidemark DDL, 64 co
 MASTER_EMPTY = "Tidemark health check, 64 in flight"
 MASTER_TIMESTAMP = "Tidemark AllocTimestamp, 64 in flight"
 MASTER_ID = "Tidemark AllocID, 64 in flight"
+
+
+def plain(what: str) -> str:
+    """On a broker without TLS that is otherwise as `over_tls`."""
+    return f"Tidemark {what}, no TLS"
+
+
+def over_tls(what: str) -> str:
+    """On a broker that asks for certificates."""
+    return f"Tidemark {what}, TLS"
 
 
 def master_start(count: int) -> str:

@@ -23,16 +23,11 @@ from benchmark.measures.announced import Announced
 from benchmark.measures.batches import Batches
 from benchmark.measures.channels import PCHANNELS, Channels
 from benchmark.measures.command_line import CommandLine
-from benchmark.measures.embedded import EmbeddedQueues
-from benchmark.measures.given_back import GivenBack
 from benchmark.measures.groups import GroupTakes
 from benchmark.measures.grpc_go_clients import GoClients
 from benchmark.measures.idle import Idle
 from benchmark.measures.idle_groups import IdleGroups
 from benchmark.measures.latency import Latency
-from benchmark.measures.master.allocations import Allocations
-from benchmark.measures.master.changes import Changes
-from benchmark.measures.master.look_ups import LookUps
 from benchmark.measures.master.together import Together, Values
 from benchmark.measures.memory import Memory
 from benchmark.measures.milvus_protocol import MilvusProtocol
@@ -43,34 +38,26 @@ from benchmark.measures.transactions import Transactions
 from benchmark.processes import Server
 from benchmark.results.figures import Series
 from benchmark.results.questions import (
-    ALLOCATIONS,
     ANNOUNCED,
     AS_IT_COMES,
     CATCHING_UP,
-    CHANGES,
-    CREATION,
-    DESCRIBE,
     FRAMES,
     GROUPS,
     GROUPS_ONE,
-    HAS,
     IDLE_READER,
     IDLE_SERVER,
     MEMORY,
     ONE_BY_ONE,
     PACED,
     PROPERTIES,
-    SPACE,
-    SPACE_APPENDS,
-    STARTS,
     STREAM_READS,
     STREAM_SENDS,
-    embedded,
     many_channels,
     txns_of,
 )
 from benchmark.servers import NATS, REDIS, Servers
 from benchmark.subject import Amount, Subject
+from benchmark.subjects_apart import apart
 from broker.client import Durability
 
 RUN_S_MAX = 120
@@ -120,9 +107,7 @@ def everything(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subje
     later = partial(memory.later, ours.name)
     yield Subject(Series(names.TIDEMARK_LATER, MEMORY), later)
     # Last, on brokers of their own: the subjects above are measured as if these were not there.
-    yield from _space(folder)
-    yield from _embedded(folder, amount)
-    yield from _master(folder)
+    yield from apart(folder, amount)
 
 
 def _disk(folder: Path, amount: Amount) -> Iterator[Subject]:
@@ -334,13 +319,6 @@ def _idle(folder: Path, servers: Servers, amount: Amount) -> Iterator[Subject]:
         yield Subject(Series(name, IDLE_READER), partial(idle.reader, protocol))
 
 
-def _space(folder: Path) -> Iterator[Subject]:
-    space = Together(GivenBack(folder).measure)
-    for name in (names.QUIET_APPENDS, names.APPENDS_AMID):
-        yield Subject(Series(name, SPACE_APPENDS), partial(space.take, name))
-    yield Subject(Series(names.SPACE_BACK, SPACE), partial(space.take, names.SPACE_BACK))
-
-
 def _streams(server: Server, amount: Amount) -> Iterator[Subject]:
     together = Together(Streams(server.address, amount.messages).measure)
     for name, kind in (
@@ -350,39 +328,6 @@ def _streams(server: Server, amount: Amount) -> Iterator[Subject]:
         (names.BODY_PACKS, STREAM_SENDS),
     ):
         yield Subject(Series(name, kind), partial(together.take, name), server)
-
-
-def _embedded(folder: Path, amount: Amount) -> Iterator[Subject]:
-    for size in names.EMBEDDED_SIZES:
-        batches = max(80, min(amount.messages // size, 1_600))
-        queues = Together(EmbeddedQueues(folder, size, batches).measure)
-        for named in (
-            names.bare_batches, names.rocksmq, names.rocksmq_tasks, names.rocksmq_reads,
-            names.sqlite_queue,
-        ):  # fmt: skip
-            name = named(size)
-            yield Subject(Series(name, embedded(size), BEFORE), partial(queues.take, name))
-
-
-def _master(folder: Path) -> Iterator[Subject]:
-    few, many = names.COLLECTIONS
-    look_ups = Together(LookUps(folder).measure)
-    for kind, named in (
-        (STARTS, names.master_start),
-        (HAS, names.master_has),
-        (DESCRIBE, names.master_describe),
-    ):
-        for name in (named(few), named(many)):
-            yield Subject(Series(name, kind), partial(look_ups.take, name))
-    changes = Together(Changes(folder).measure)
-    for name in (names.MASTER_BROADCAST, names.MASTER_CREATE):
-        yield Subject(Series(name, CREATION), partial(changes.take, name))
-    for name in (names.MASTER_NAME, names.MASTER_NAMES):
-        yield Subject(Series(name, CHANGES, unit="changes/s"), partial(changes.take, name))
-    allocations = Together(Allocations(folder).measure)
-    for name in (names.MASTER_EMPTY, names.MASTER_TIMESTAMP, names.MASTER_ID):
-        series = Series(name, ALLOCATIONS, unit="calls/s")
-        yield Subject(series, partial(allocations.take, name))
 
 
 def _looped(work: Callable[[], Awaitable[Values]]) -> Callable[[], Values]:

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 from benchmark.baselines.disk import BODY
 from benchmark.results.figures import RATE
-from broker.client import Client, Durability, connect
+from broker.client import Client, Durability, Tls, connect
 from broker.client.cluster.targets import NewVChannel
 
 BATCH = 1000
@@ -19,15 +20,15 @@ VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_2v0")
 class Batches:
     """Appends to one server and reads from it, with the Python client."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self._connected = partial(connect, address, tls=tls)
         self._start, self._held = 1, 0
         self.start_tick = 0
         """That of the first message that is there to be read."""
 
     async def append(self, durability: Durability, messages: int) -> dict[str, float]:
         """Append from four tasks, each with one batch of 1,000 in flight."""
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             start_tick = (await log.append(VCHANNEL, BODY)).tick + 1
             start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
@@ -41,7 +42,7 @@ class Batches:
     async def append_rows(self, rows: int) -> dict[str, float]:
         """Append from eight tasks, each with one batch of 1,000 rows in flight."""
         batch = rows_of(BATCH)
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             if ROWS not in [it.name for it in await log.collections.list()]:
                 await log.collections.create(ROWS, schema=batch.schema)
             await log.append_arrow(ROWS, batch)
@@ -60,7 +61,7 @@ class Batches:
 
     async def append_singly(self, tasks: int, messages: int) -> dict[str, float]:
         """Append from many tasks that each await one message; the client gathers batches."""
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             await log.append(VCHANNEL, BODY)
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:
@@ -79,7 +80,7 @@ class Batches:
         """Read back everything that `append` wrote, each payload cut out of its batch."""
         await self.held(messages)
         seen = 0
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             started = time.perf_counter()
             async for batch in log.read_batches(VCHANNEL, start=self._start):
                 seen += len(batch.payloads)
@@ -90,7 +91,10 @@ class Batches:
     async def tail(self, messages: int) -> dict[str, float]:
         """Read messages while they are appended; the append sets the rate."""
         seen = 0
-        async with connect(self._address) as log, connect(self._address) as other:
+        async with (
+            self._connected() as log,
+            self._connected() as other,
+        ):
             next_id = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             tail = other.read_batches(VCHANNEL, start=next_id)
             started = time.perf_counter()

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from functools import partial
 
 from benchmark.baselines.disk import BODY
 from benchmark.load.pace import Answers, Pace
 from benchmark.results.figures import percentile, quantiles
-from broker.client import BatchScanner, Durability, Message, connect
+from broker.client import BatchScanner, Durability, Message, Tls, connect
 from broker.client.cluster.targets import NewVChannel
 
 VCHANNEL = NewVChannel("by-dev-rootcoord-dml_2_3v0")
@@ -19,13 +20,13 @@ TICK_LOGICAL_BITS = 18
 class Latency:
     """Measures one server with the Python client."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self._connected = partial(connect, address, tls=tls)
 
     async def one_by_one(self, durability: Durability, times: int) -> dict[str, float]:
         """Append from one task that awaits each append."""
         took_s = []
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             await log.append(VCHANNEL, BODY)
             for _ in range(times):
                 started = time.perf_counter()
@@ -36,7 +37,7 @@ class Latency:
     async def at_pace(self, pace: Pace) -> dict[str, float]:
         """Append at a fixed rate; each latency counts from when the append was due."""
         answers = Answers(pace.messages)
-        async with connect(self._address) as log:
+        async with self._connected() as log:
             await log.append(VCHANNEL, BODY)
             message = Message(BODY)
 
@@ -54,7 +55,10 @@ class Latency:
         """
         answers = Answers(pace.messages)
         due_at: list[float] = []
-        async with connect(self._address) as log, connect(self._address) as other:
+        async with (
+            self._connected() as log,
+            self._connected() as other,
+        ):
             last = await log.append(VCHANNEL, BODY)
             tail = other.read_batches(VCHANNEL, start=last.id)
             assert (await anext(tail)).ids[0] == last.id

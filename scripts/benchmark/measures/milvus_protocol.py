@@ -5,7 +5,7 @@ import time
 
 from benchmark.baselines.disk import BODY
 from benchmark.results.figures import RATE
-from broker.client import Client, Message, connect
+from broker.client import Client, Message, Tls, connect
 from broker.client.cluster.targets import NewVChannel
 
 IN_FLIGHT = 1000
@@ -20,14 +20,14 @@ VCHANNEL = NewVChannel("by-dev-rootcoord-dml_1_1v0")
 class MilvusProtocol:
     """Produces to one server and consumes from it, with the Python client."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self._address, self._tls = address, tls
         self._start, self._held = 1, 0
 
     async def append(self, messages: int) -> dict[str, float]:
         """Append with two calls of 500 messages in flight."""
         half = [SINGLE] * (IN_FLIGHT // 2)
-        async with connect(self._address) as log:
+        async with connect(self._address, tls=self._tls) as log:
             await log.append(VCHANNEL, BODY)
             self._start = (await log.offsets.describe([VCHANNEL]))[VCHANNEL].next_id
             started = time.perf_counter()
@@ -42,7 +42,7 @@ class MilvusProtocol:
         """As `append`, but one message in ten is in a transaction of `size` messages."""
         bodies = [SINGLE] * size
         chunk = IN_FLIGHT // 2
-        async with connect(self._address) as log:
+        async with connect(self._address, tls=self._tls) as log:
             await log.append(VCHANNEL, BODY)
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:
@@ -57,7 +57,7 @@ class MilvusProtocol:
         if self._held < messages:
             await self.append(messages)
         seen = 0
-        async with connect(self._address) as log:
+        async with connect(self._address, tls=self._tls) as log:
             started = time.perf_counter()
             async for batch in log.read_range(VCHANNEL, self._start, self._start + self._held):
                 seen += len(batch.messages)

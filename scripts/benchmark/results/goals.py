@@ -123,6 +123,20 @@ def _embedded_goals() -> list[Goal]:
     ]  # fmt: skip
 
 
+def _tls_goals() -> list[Goal]:
+    one = names.TLS_ONE
+    return [
+        *[
+            Goal(
+                f"{what}, TLS ÷ none", 0.75, names.over_tls(what), RATE,
+                names.plain(what), at_least=True,
+            )
+            for what in names.TLS_RATES
+        ],
+        Goal(f"{one}, p50, TLS ÷ none", 1 / 0.75, names.over_tls(one), P50, names.plain(one)),
+    ]  # fmt: skip
+
+
 def _master_goals() -> list[Goal]:
     few, many = names.COLLECTIONS
     return [
@@ -199,6 +213,7 @@ GOALS = (
     ),
     *_space_goals(),
     *_stream_goals(),
+    *_tls_goals(),
     *_embedded_goals(),
     *_master_goals(),
 )  # fmt: skip

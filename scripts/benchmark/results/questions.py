@@ -17,6 +17,7 @@ SPACE, SPACE_APPENDS = "space", "space appends"
 STREAM_READS, STREAM_SENDS = "stream reads", "stream sends"
 GROUPS, GROUPS_ONE = "groups", "groups, one at a time"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
+TLS_ONE = "TLS, one at a time"
 CACHE_BYTES = Settings().tail_total_bytes_max
 
 
@@ -54,6 +55,11 @@ def embedded(size: int) -> str:
 def many_channels(told: str) -> str:
     """The kind of subject that reads many vchannels."""
     return f"channels, {told}"
+
+
+def with_tls(what: str) -> str:
+    """The kind of subject that is measured with TLS and without."""
+    return f"TLS, {what}"
 
 
 QUESTIONS = (
@@ -141,6 +147,17 @@ QUESTIONS = (
         )
         for size in names.EMBEDDED_SIZES
     ],
+    *[
+        Question(
+            f"TLS and certificates, {what}",
+            with_tls(what), RATE, "messages/s", names.plain(what),
+        )
+        for what in names.TLS_RATES
+    ],
+    Question(
+        "TLS and certificates, one awaited append, p50",
+        TLS_ONE, P50, "ms", names.plain(names.TLS_ONE),
+    ),
     Question("Creating a collection", CREATION, P50, "ms", names.MASTER_BROADCAST),
     Question(
         "Partitions created and dropped by 64 callers",
