@@ -22,6 +22,7 @@ from broker.client.errors import (
     refusal,
 )
 from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
+from broker.client.groups.member_credit import MemberCredit
 from broker.client.groups.modes import told_mode
 from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.connection import Conversation
@@ -47,8 +48,7 @@ class MemberStream:
     def __init__(self, stream: Conversation, credit_bytes: int) -> None:
         """`credit_bytes`: what the server may send ahead of the program."""
         self._stream = stream
-        self._credit_bytes = credit_bytes
-        self._owed_bytes = 0
+        self._credit = MemberCredit(credit_bytes)
         self._writes = anyio.Lock(fast_acquire=True)
         self._unsent: list[v1.SettleMessages] = []
         self._waiting: dict[int, _Answer] = {}
@@ -109,13 +109,9 @@ class MemberStream:
                 return  # the stream is gone, and its reader says why
 
     async def grant(self, credit_bytes: int) -> None:
-        """Take so many bytes more.
-
-        In quarters of the credit, or with what is settled: fewer requests than one for each batch,
-        while the server still has the rest.
-        """
-        self._owed_bytes += credit_bytes
-        if self._owed_bytes >= self._credit_bytes // 4:
+        """Take so many bytes more; sent when enough has come together, see `MemberCredit`."""
+        self._credit.taken(credit_bytes)
+        if self._credit.due_bytes:
             async with self._writes:
                 await self._send(v1.JoinGroupRequest())
 
@@ -135,10 +131,11 @@ class MemberStream:
         """
         if self._unsent or self._writes.locked():
             return False
-        whole = v1.JoinGroupRequest(settle=[request], credit_bytes=self._owed_bytes)
+        due_bytes = self._credit.due_bytes
+        whole = v1.JoinGroupRequest(settle=[request], credit_bytes=due_bytes)
         if not self._stream.write_at_once(frame(encoded(whole))):
             return False
-        self._owed_bytes = 0
+        self._credit.granted(due_bytes)
         return True
 
     async def _flush(self) -> None:
@@ -149,7 +146,8 @@ class MemberStream:
                 await self._send(v1.JoinGroupRequest(settle=unsent))
 
     async def _send(self, request: v1.JoinGroupRequest) -> None:
-        request.credit_bytes, self._owed_bytes = self._owed_bytes, 0
+        request.credit_bytes = self._credit.due_bytes
+        self._credit.granted(request.credit_bytes)
         # A message that is written in part would break the stream.
         with anyio.CancelScope(shield=True):
             try:
