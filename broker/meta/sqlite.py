@@ -17,7 +17,7 @@ import anyio
 
 from broker.meta.sqlite_file import SqliteFile
 from broker.meta.sqlite_steps import Write
-from broker.ports.meta import MetaEntry, MetaError
+from broker.ports.meta import MetaEntry, MetaError, WriteUnconfirmed
 from broker.ports.meta_writes import check_list, check_write
 
 BUSY_TIMEOUT_MS = 5_000
@@ -141,7 +141,7 @@ class SqliteMetaStore:
             _refuse(group, error)
         except BaseException as error:
             cause = f"{self._path}: the task that wrote this group was cancelled: {error!r}"
-            _refuse(group, MetaError(f"{cause}; the write may have taken effect"))
+            _refuse(group, WriteUnconfirmed(f"{cause}; the write may have taken effect"))
             raise
 
     def _forget(self, write: Write) -> None:

@@ -23,7 +23,14 @@ class MetaEntry:
 
 
 class MetaError(Exception):
-    """The call failed and had no effect."""
+    """The call failed and, unless it is WriteUnconfirmed, had no effect."""
+
+
+class WriteUnconfirmed(MetaError):
+    """No answer: the write was applied, or not. Which one is decided before the next call returns.
+
+    So a read through the same store shows the outcome, and no later write is undone by this one.
+    """
 
 
 class Conflict(MetaError):
@@ -59,7 +66,8 @@ class MetaStore(Protocol):
     """Every write is durable when the call returns. Calls may run concurrently.
 
     Keys are non-empty text, ordered by code point. A busy or missing store raises MetaError after a
-    bounded wait. A cancelled write is applied completely or not at all.
+    bounded wait, WriteUnconfirmed where a write may have reached it. A cancelled write is applied
+    completely or not at all.
 
     One write has at most `WRITE_KEYS_MAX` keys and `WRITE_BYTES_MAX` bytes, one list at most
     `LIST_MAX` entries. `broker/ports/meta_writes.py` splits larger work.

@@ -1,0 +1,223 @@
+"""Calls to an etcd cluster: the next member when one does not answer, within one deadline."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+from grpclib.config import Configuration
+
+from broker.addresses import joined_address
+from broker.etcd.etcd_errors import StaleToken, StoreWentBack, Unanswered, told
+from broker.etcd.place import EtcdPlace
+from broker.ports.meta import MetaError
+from broker.transport import Channel, MessageCodec, restored_cancellation, unary_call
+from broker.transport.codec import RawDetailsCodec, WireMessage
+from broker.transport.tls import ClientTls
+from schemas.generated.etcdserverpb import (
+    AuthenticateRequest,
+    AuthenticateResponse,
+    ResponseHeader,
+)
+
+CALL_S = 6.0
+"""The longest time for a call, with all attempts: an election of etcd's takes one to three."""
+ATTEMPTS_S = (1.5, 2.0)
+"""The longest time for the first attempts; later ones have what is left."""
+PAUSE_S, PAUSE_S_MAX = 0.02, 0.5
+"""After all members refused at once; twice as long each time."""
+LOGINS_MAX = 3
+"""Of one call: a token may become stale again while other members learn of the new one."""
+
+
+A = TypeVar("A", bound=WireMessage)
+
+
+@dataclass(slots=True)
+class Tries:
+    """What happened to a call so far. `unsure`: an attempt may have been carried out, or may be."""
+
+    unsure: bool = False
+    failures: list[str] = field(default_factory=list)
+
+
+class Member:
+    """One endpoint, connected at the first call, and again after its connection broke."""
+
+    def __init__(self, host: str, port: int, tls: ClientTls | None) -> None:
+        self.address = joined_address(host, port)
+        self._silent = 0
+        self._channel = Channel(
+            host,
+            port,
+            codec=MessageCodec(),
+            status_details_codec=RawDetailsCodec(),
+            config=Configuration(),
+        )
+        self._channel.secure(tls)
+
+    async def ask(
+        self, path: str, request: WireMessage, answer: type[A], token: str, deadline_s: float
+    ) -> A:
+        """One attempt. Raises Unanswered, StaleToken or MetaError."""
+        metadata = {"token": token} if token else {}
+        try:
+            with restored_cancellation():
+                found = await unary_call(
+                    self._channel, path, request, answer, metadata=metadata, deadline_s=deadline_s
+                )
+        except Exception as error:
+            self._silent = self._silent + 1 if isinstance(error, TimeoutError) else 0
+            if self._silent > 1:
+                self.close()  # its connection may lead nowhere; the next attempt makes a new one
+            raise self._told(error, deadline_s) from error
+        self._silent = 0
+        if found is None:
+            raise Unanswered(f"etcd at {self.address} ended {path} without an answer")
+        return found
+
+    def close(self) -> None:
+        """Close the connection; its calls fail."""
+        self._silent = 0
+        self._channel.close()
+
+    def _told(self, error: Exception, deadline_s: float) -> Exception:
+        result = told(error, self.address, deadline_s)
+        if isinstance(result, Unanswered) and self._channel.refused:
+            return Unanswered(f"etcd at {self.address}: {self._channel.refused}", sent=result.sent)
+        return result
+
+
+class Members:
+    """The endpoints of one etcd cluster, of which one is asked until it fails.
+
+    Each answer must be of one cluster, and of a revision that is not below those seen before the
+    call; else StoreWentBack, from this call and all later ones.
+    """
+
+    def __init__(
+        self,
+        place: EtcdPlace,
+        tls: ClientTls | None,
+        password: Callable[[], str],
+        call_s: float = CALL_S,
+    ) -> None:
+        self.place = place
+        self.call_s = call_s
+        self._members = [Member(host, port, tls) for host, port in place.endpoints]
+        self._password = password
+        self._token = ""
+        self._login = anyio.Lock()
+        self._now = 0
+        self._wrong = ""
+        self._closed = False
+        self.cluster_id = 0
+        """Of the first answer; 0 before it."""
+        self.revision = 0
+        """The highest one seen."""
+
+    async def call(
+        self,
+        path: str,
+        request: WireMessage,
+        answer: type[A],
+        *,
+        tries: Tries | None = None,
+        call_s: float | None = None,
+    ) -> A:
+        """Ask until a member answers. Raises MetaError when etcd refuses; else Unanswered.
+
+        Repeats the same request: the caller makes sure that two do no harm. `tries` is updated.
+        """
+        tries = Tries() if tries is None else tries
+        call_s = self.call_s if call_s is None else call_s
+        until_s = anyio.current_time() + call_s
+        pause_s, logins, attempt = PAUSE_S, 0, 0
+        while True:
+            left_s = until_s - anyio.current_time()
+            if left_s <= 0:
+                raise Unanswered(self._why(tries, call_s), sent=tries.unsure)
+            self._check()
+            at = self._now
+            limit_s = ATTEMPTS_S[attempt] if attempt < len(ATTEMPTS_S) else left_s
+            try:
+                return await self._ask(at, path, request, answer, min(left_s, limit_s))
+            except StaleToken as stale:
+                logins += 1
+                if logins > LOGINS_MAX:
+                    raise Unanswered(str(stale), sent=tries.unsure) from stale
+                continue
+            except Unanswered as failure:
+                tries.unsure |= failure.sent
+                if str(failure) not in tries.failures:
+                    tries.failures.append(str(failure))
+            attempt += 1
+            if self._now == at:  # else another call has moved on already
+                self._now = (at + 1) % len(self._members)
+            if attempt % len(self._members) == 0:
+                await anyio.sleep(min(pause_s, max(0.0, until_s - anyio.current_time())))
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def close(self) -> None:
+        """Close all connections; idempotent. Calls raise MetaError from now on."""
+        self._closed = True
+        for member in self._members:
+            member.close()
+
+    async def _ask(
+        self, at: int, path: str, request: WireMessage, answer: type[A], deadline_s: float
+    ) -> A:
+        member = self._members[at]
+        seen = self.revision
+        token = await self._authenticated(member, deadline_s) if self.place.user else ""
+        try:
+            found = await member.ask(path, request, answer, token, deadline_s)
+        except StaleToken:
+            if self._token == token:
+                self._token = ""
+            raise
+        finally:
+            if self._closed:  # grpclib would have connected again during `close`
+                member.close()
+        self._judge(getattr(found, "header", None), member, seen)
+        return found
+
+    async def _authenticated(self, member: Member, deadline_s: float) -> str:
+        async with self._login:
+            if not self._token:
+                request = AuthenticateRequest(name=self.place.user, password=self._password())
+                path = "/etcdserverpb.Auth/Authenticate"
+                try:
+                    found = await member.ask(path, request, AuthenticateResponse, "", deadline_s)
+                except Unanswered as failure:
+                    raise Unanswered(str(failure), sent=False) from failure
+                self._token = found.token
+            return self._token
+
+    def _judge(self, header: ResponseHeader | None, member: Member, seen: int) -> None:
+        if header is None:
+            return
+        self.cluster_id = self.cluster_id or header.cluster_id
+        if header.cluster_id != self.cluster_id:
+            self._wrong = (
+                f"{member.address} belongs to etcd cluster {header.cluster_id:x}, and an endpoint"
+                f" asked before to {self.cluster_id:x}; name members of one cluster in {self.place}"
+            )
+        elif header.revision and header.revision < seen:
+            self._wrong = (
+                f"etcd at {member.address} is at revision {header.revision} and was at {seen}: it"
+                " was restored from a backup, and what was written since is lost; restore"
+                " a newer one, and start this process again"
+            )
+        self._check()
+        self.revision = max(self.revision, header.revision)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise MetaError(f"{self.place}: the metadata store is closed")
+        if self._wrong:
+            raise StoreWentBack(self._wrong)
+
+    def _why(self, tries: Tries, call_s: float) -> str:
+        reasons: Sequence[str] = tries.failures or ["no attempt was made"]
+        return f"no answer from {self.place} for {call_s:g} s: {'; '.join(reasons[-3:])}"

@@ -1,0 +1,196 @@
+"""Each write is applied once or never, whichever requests and answers get lost or come late."""
+
+import random
+import secrets
+from collections.abc import Callable, Iterator
+
+import anyio
+import pytest
+
+from broker.etcd.etcd_store import EtcdMetaStore
+from broker.etcd.place import etcd_place
+from broker.etcd.write_places import LEFT_MIN, PLACES
+from broker.ports.meta import Conflict, MetaError, WriteUnconfirmed
+from tests.broker.etcd.lossy_member import LossyMember, lossy
+from tests.local_etcd import EtcdServer
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+async def opened(etcd: EtcdServer, prefix: str = "") -> EtcdMetaStore:
+    place = etcd_place(f"etcd://{etcd.address}/{prefix or secrets.token_hex(8)}")
+    return await EtcdMetaStore.open(place, owner="me")
+
+
+def first(*outcomes: str) -> Callable[[], str]:
+    """These outcomes, then none that fails."""
+    left = list(outcomes)
+    return lambda: left.pop(0) if left else ""
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_a_write_is_repeated_and_takes_effect_once(etcd: EtcdServer, how: str) -> None:
+    async with await opened(etcd) as store:
+        before = await store.write({"a": b"1"})
+        lossy(store, first(how, how))
+        # Applied twice, the second time would not find the revision that it expects.
+        after = await store.write({"a": b"2"}, expect={"a": before})
+        entry = await store.get("a")
+        assert entry is not None
+        assert (entry.value, entry.revision) == (b"2", after)
+        assert await store.write({"a": b"3"}, expect={"a": after}) > after
+
+
+async def test_an_earlier_attempt_that_comes_later_changes_nothing(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        await store.write({"a": b"0"})
+        member = lossy(store, first("late"))
+        await store.write({"a": b"1"})
+        await store.write({"a": b"2"})
+        for deliver in member.late:
+            await deliver()
+        entry = await store.get("a")
+        assert entry is not None
+        assert entry.value == b"2"
+
+
+async def test_a_conflict_after_a_lost_attempt_is_a_conflict(etcd: EtcdServer) -> None:
+    async with await opened(etcd, "shared") as one, await opened(etcd, "shared") as two:
+        old = await one.write({"a": b"1"})
+        await two.write({"a": b"2"})
+        lossy(one, first("late"))
+        with pytest.raises(Conflict):
+            await one.write({"a": b"3"}, expect={"a": old})
+
+
+async def test_a_lost_attempt_that_a_vanishing_key_could_let_through_is_not_called_a_conflict(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd, "vanishing") as one, await opened(etcd, "vanishing") as two:
+        await one.write({"b": b""})  # makes its places
+        await two.write({"a": b"theirs"})
+        member = lossy(one, first("late"))
+        with pytest.raises(WriteUnconfirmed):
+            await one.write({"a": b"mine"}, expect={"a": 0})
+        await two.write({}, deletes=["a"])
+        assert await one.get("a") is None
+        for deliver in member.late:
+            await deliver()
+        assert await one.get("a") is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_what_a_store_once_showed_stays_whatever_was_lost(
+    etcd: EtcdServer, seed: int
+) -> None:
+    chance = random.Random(seed)
+    async with await opened(etcd) as store:
+        await store.write({"a": b"0"})
+        member = lossy(store, lambda: chance.choice(["", "", "", "before", "after", "late"]))
+        store._members.call_s = 0.015  # so that many calls stay without an answer
+        shown, may_be = b"0", {b"0"}
+        for number in range(1, 60):
+            value = b"%d" % number
+            try:
+                await store.write({"a": value})
+                may_be = {value}
+            except WriteUnconfirmed:
+                may_be = {shown, value}
+            except MetaError:
+                may_be = {shown}
+            await some_late(member, chance)
+            shown = await read(store, member)
+            assert shown in may_be
+            await some_late(member, chance)
+            assert await read(store, member) == shown
+
+
+async def some_late(member: LossyMember, chance: random.Random) -> None:
+    """Some of the late requests reach etcd, in any order; each may be refused."""
+    chance.shuffle(member.late)
+    while member.late and chance.random() < 0.6:
+        try:
+            await member.late.pop()()
+        except MetaError:
+            pass
+
+
+async def read(store: EtcdMetaStore, member: LossyMember) -> bytes:
+    """As soon as it can be read."""
+    fails, member.fails = member.fails, lambda: ""
+    try:
+        while True:
+            try:
+                entry = await store.get("a")
+            except MetaError:
+                continue
+            assert entry is not None
+            return entry.value
+    finally:
+        member.fails = fails
+
+
+async def test_a_write_cancelled_at_any_moment_is_whole_or_absent_and_decided(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd) as store:
+        for yields in range(40):
+            keys = [f"a{yields}", f"b{yields}"]
+            async with anyio.create_task_group() as writers:
+                writers.start_soon(store.write, dict.fromkeys(keys, b"1"))
+                for _ in range(yields):
+                    await anyio.lowlevel.checkpoint()
+                writers.cancel_scope.cancel()
+            found = await store.get_many(keys)
+            assert (found[0] is None) is (found[1] is None)
+            assert await store.get_many(keys) == found
+        await store.write({"after": b"1"})
+
+
+async def test_places_that_were_lost_are_replaced(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        await store.write({"a": b"0"})
+        lease = store._writers._lease
+        for number in range(PLACES - LEFT_MIN + 1):
+            with anyio.CancelScope() as scope:
+                member = lossy(store, first("late"))
+                member.fails = lambda scope=scope: scope.cancel() or ""  # type: ignore[misc]
+                await store.write({"a": b"%d" % number})
+            assert scope.cancelled_caught
+            store._members._members[0] = member._member
+        await store.write({"a": b"last"})
+        assert store._writers._lease != lease
+        assert store._writers._open == []
+
+
+async def test_a_lease_that_an_operator_revokes_costs_no_write(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        before = await store.write({"a": b"0"})
+        etcd.post("lease/revoke", {"ID": str(store._writers._lease)})
+        after = await store.write({"a": b"1"}, expect={"a": before})
+        assert after > before
+
+
+async def test_many_writes_at_once_all_get_their_turn(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        revisions: list[int] = []
+
+        async def write(number: int) -> None:
+            revisions.append(await store.write({f"{number:04d}": b"1"}))
+
+        async with anyio.create_task_group() as writers:
+            for number in range(4 * PLACES):
+                writers.start_soon(write, number)
+        assert len(set(revisions)) == 4 * PLACES
+        assert len(await store.list("", limit=1000)) == 4 * PLACES
+
+
+async def test_closing_takes_the_places_away(etcd: EtcdServer) -> None:
+    async with await opened(etcd, "closing") as store:
+        await store.write({"a": b"0"})
+    start, end = "Y2xvc2luZy90aWRlbWFyay93", "Y2xvc2luZy90aWRlbWFyay94"  # closing/tidemark/w, /x
+    assert etcd.post("kv/range", {"key": start, "range_end": end}).get("kvs", []) == []
