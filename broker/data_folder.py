@@ -1,7 +1,8 @@
 """The data folder of a broker: its layout, and the locks that keep a second process out.
 
 `tidemark.lock` and `node-<id>.lock` are held by flock, so that a killed process leaves no stale
-lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata.
+lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata,
+unless `metadata.json` says that it is in etcd.
 """
 
 import json
@@ -42,6 +43,11 @@ class DataFolder:
     @property
     def metadata(self) -> Path:
         return self.root / "meta.sqlite"
+
+    @property
+    def metadata_note(self) -> Path:
+        """Of a folder whose metadata is elsewhere: `broker/app/stores/etcd_metadata.py`."""
+        return self.root / "metadata.json"
 
 
 @contextmanager

@@ -50,6 +50,18 @@ def replace_durably(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
+def create_durably(path: Path, text: str) -> None:
+    """Make a file with this text, durably, unless there is one: the first maker wins. OSError."""
+    draft = path.with_suffix(f".{os.getpid()}.new")
+    replace_durably(draft, text)
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Sync the folder, so that the names in it survive a power cut. OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

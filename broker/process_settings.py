@@ -19,6 +19,7 @@ from broker.addresses import split_address, split_advertised
 from broker.config_file import CLIENT_TABLE, CONFIG_FILE, BadConfig, client_config, read_config
 from broker.core.naming import PCHANNELS_MAX
 from broker.core.pressure.limit_rules import checked_limits
+from broker.etcd.place import etcd_place
 
 MIB = 1024 * 1024
 PREFIX = "TIDEMARK_"
@@ -48,6 +49,19 @@ class Settings(BaseSettings):
     """HOST or HOST:PORT that clients are given to connect to this process; without PORT, the port
     listened on. Empty: the address listened on; with a wildcard such as 0.0.0.0, this machine's
     only outside address."""
+
+    meta: str = ""
+    """Where the metadata is: `etcd://[USER@]HOST[:PORT],.../PREFIX`. Empty: SQLite in the data
+    folder. It is chosen at the first start on a data folder."""
+    meta_password_file: Path | None = None
+    """File with the password of the user in `meta`; read at each login."""
+    meta_tls_ca: Path | None = None
+    """PEM file with the authorities of etcd's certificates; with it, or with the next two, etcd is
+    spoken to with TLS."""
+    meta_tls_cert: Path | None = None
+    """PEM file with a certificate to show to etcd, if it asks for one."""
+    meta_tls_key: Path | None = None
+    """PEM file with the private key of `meta_tls_cert`."""
 
     tls_cert: Path | None = None
     """PEM file with the certificate of this process and its chain; with it, every port speaks TLS.
@@ -255,6 +269,25 @@ class Settings(BaseSettings):
         if value:
             split_address(value)
         return value
+
+    @model_validator(mode="after")
+    def _has_whole_meta(self) -> Self:
+        beside = ("meta_password_file", "meta_tls_ca", "meta_tls_cert", "meta_tls_key")
+        given = [name for name in beside if getattr(self, name) is not None]
+        if given and not self.meta:
+            raise ValueError(f"{given[0]} is set without meta, the URL of etcd")
+        if not self.meta:
+            return self
+        user = etcd_place(self.meta).user
+        if bool(user) != (self.meta_password_file is not None):
+            raise ValueError(
+                f"meta names user {user}, and meta_password_file is not set"
+                if user
+                else "meta_password_file is set, and meta names no user: etcd://USER@HOST/PREFIX"
+            )
+        if (self.meta_tls_cert is None) != (self.meta_tls_key is None):
+            raise ValueError("meta_tls_cert and meta_tls_key are set together or not at all")
+        return self
 
     @model_validator(mode="after")
     def _has_whole_tls(self) -> Self:

@@ -22,12 +22,11 @@ from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import control_channel, pchannel_names
 from broker.data_folder import DataFolder
-from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused
 from broker.model.ids import PChannelName, VChannelName
 from broker.model.master.live_config import StoredSettings
 from broker.ports.callbacks import Callbacks
-from broker.ports.meta import MetaError
+from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 
 RETRY_S = 0.5
@@ -63,7 +62,7 @@ async def led_cluster(
     callbacks = {**load_callbacks(settings.callbacks), **callbacks}
     address = with_advertised(settings, bound).advertise
     disk_reserve(settings, folder)
-    async with metadata(folder) as store:
+    async with metadata(settings, folder) as store:
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
         cluster, led, stored = await _founded(store, pchannels, streaming=settings.streaming)
         in_force = SettingsInForce(settings, stored)
@@ -72,7 +71,7 @@ async def led_cluster(
 
 
 async def _founded(
-    store: SqliteMetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
+    store: MetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
 ) -> tuple[Cluster, LedStore, StoredSettings]:
     """The cluster, its metadata store under a new leader term, and the stored settings.
 

@@ -33,7 +33,6 @@ from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
 from broker.edge.server import EdgeServer
-from broker.meta.sqlite import SqliteMetaStore
 from broker.metrics.view import Sources
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
@@ -42,7 +41,7 @@ from broker.node.membership.leased import Leased
 from broker.node.membership.membership import Membership, Retire
 from broker.node.state.node_runtime import NodeRuntime, node_runtime
 from broker.node.tree import node_spec
-from broker.ports.meta import MetaError
+from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
@@ -68,7 +67,7 @@ async def run_node(
     nothing left running.
     """
     disk_reserve(settings, folder)
-    async with metadata(folder) as store:
+    async with metadata(settings, folder, notes=False) as store:
         identity = await _cluster_identity(store, settings)
         host, port = split_address(settings.coordinator)
         calls = Calls(host, port, {"cluster": settings.cluster}, client_tls(settings))
@@ -92,7 +91,7 @@ def _why_not(settings: Settings, refusal: Refusal) -> str:
     )
 
 
-async def _cluster_identity(store: SqliteMetaStore, settings: Settings) -> str:
+async def _cluster_identity(store: MetaStore, settings: Settings) -> str:
     """The identity of the cluster in the data folder; waits for a coordinator to make one."""
     waiting = False
     with anyio.move_on_after(CLUSTER_WAIT_S_MAX):
@@ -125,7 +124,7 @@ class _NodeParts:
         settings: Settings,
         folder: DataFolder,
         address: str,
-        store: SqliteMetaStore,
+        store: MetaStore,
         calls: Calls,
         identity: str,
     ) -> None:

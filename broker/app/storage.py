@@ -8,10 +8,11 @@ from pathlib import Path
 import structlog
 
 from broker.app.process_errors import CannotStart
+from broker.app.stores.etcd_metadata import etcd_metadata, refuse_other_place
 from broker.backup.held_log import remove_left_behind
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
-from broker.ports.meta import MetaError
+from broker.ports.meta import MetaError, MetaStore
 from broker.ports.wal import Corrupt, UnknownFormat
 from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
@@ -25,8 +26,18 @@ log = structlog.get_logger("tidemark")
 
 
 @asynccontextmanager
-async def metadata(folder: DataFolder) -> AsyncIterator[SqliteMetaStore]:
-    """The metadata store of the folder, open until the block ends. Raises CannotStart."""
+async def metadata(
+    settings: Settings, folder: DataFolder, *, notes: bool = True
+) -> AsyncIterator[MetaStore]:
+    """The metadata store of the folder, open until the block ends. Raises CannotStart.
+
+    `notes`: this process has the folder for itself, as a node has not.
+    """
+    if settings.meta:
+        async with etcd_metadata(settings, folder, notes=notes) as elsewhere:
+            yield elsewhere
+        return
+    refuse_other_place(folder)
     try:
         store = await SqliteMetaStore.open(folder.metadata)
     except MetaError as error:

@@ -106,6 +106,12 @@ class LiveFolder:
 
     def _checked(self) -> Cluster:
         where = f"data folder {self._folder.root}"
+        if self._folder.metadata_note.exists():
+            raise BackupFailed(
+                f"the metadata of {self._folder.root} is in etcd, and a backup takes that of"
+                " SQLite alone; stop the broker, copy the folder, and save etcd with `etcdctl"
+                " snapshot save`"
+            )
         if not self._folder.metadata.is_file():
             raise BackupFailed(
                 f"{where} of the broker is not on this machine; run the backup where the broker"

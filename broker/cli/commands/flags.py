@@ -26,6 +26,14 @@ Config = Annotated[
     ),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Data folder; default: ./tidemark-data.")]
+Meta = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Keep the metadata in etcd, at etcd://[USER@]HOST[:PORT],.../PREFIX; default: in the"
+        " data folder.",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option(

@@ -15,6 +15,7 @@ from broker.cli.commands.flags import (
     Insecure,
     Listen,
     LogFormat,
+    Meta,
     PChannels,
     TlsCa,
     TlsCert,
@@ -27,6 +28,7 @@ from broker.process_signals import SIGNALS
 
 def serve(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
+    meta: Meta = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -60,6 +62,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
         {
             "config": config or chosen().config,
             "data_dir": data_dir,
+            "meta": meta,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,
@@ -79,6 +82,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
 
 def coordinator(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
+    meta: Meta = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -102,6 +106,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
         {
             "config": config or chosen().config,
             "data_dir": data_dir,
+            "meta": meta,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,
@@ -126,6 +131,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
         int | None, typer.Option(help="ID of this node, from 1 on; default: 1.")
     ] = None,
     data_dir: DataDir = None,
+    meta: Meta = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -152,6 +158,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
             "coordinator": coordinator,
             "node_id": node_id,
             "data_dir": data_dir,
+            "meta": meta,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,
