@@ -2,7 +2,7 @@
 
 `tidemark.lock` and `node-<id>.lock` are held by flock, so that a killed process leaves no stale
 lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata,
-unless `metadata.json` says that it is in etcd.
+unless `metadata.json` says that it is in etcd. `audit/` has who did what.
 """
 
 import json
@@ -39,6 +39,11 @@ class DataFolder:
     def reserve(self) -> Path:
         """See `broker/wal/disk_reserve.py`."""
         return self.root / "reserve.space"
+
+    @property
+    def audit(self) -> Path:
+        """See `broker/app/audit`."""
+        return self.root / "audit"
 
     @property
     def metadata(self) -> Path:

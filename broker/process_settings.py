@@ -251,6 +251,13 @@ class Settings(BaseSettings):
     """Port of /healthz, /readyz and /metrics over HTTP; 0 takes a free one. Unset: none."""
     http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Host that this port listens on. Everyone who reaches it may read metrics."""
+    audit_data: bool = False
+    """Record access to data in the audit, too: one line for each stream, at its end. See
+    [audit](#audit)."""
+    audit_bytes_max: Annotated[int, Field(ge=64 * 1024)] = 16 * MIB
+    """Bytes of a file of the audit; then the next one begins."""
+    audit_files_max: Annotated[int, Field(ge=2, le=1000)] = 8
+    """Files of the audit of each process; then the oldest one is removed."""
     log_level: Annotated[str, Field(pattern=LEVELS)] = "warning"
     """Level of all loggers; `warning,broker.node=debug` sets single ones apart."""
     log_format: Annotated[str, Field(pattern="^(console|json)$")] = "console"

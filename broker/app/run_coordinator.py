@@ -62,6 +62,7 @@ from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.cluster.node_leases import StartupGrace
 from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
+from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
 from broker.master.table.stored_table import StoredTable
@@ -109,6 +110,7 @@ class _CoordinatorParts:
 
     def __init__(self, settings: Settings, cluster: LedCluster, bound: socket.socket) -> None:
         self.lookup = ActorLookup()
+        self.name = "coordinator"
         self.address = cluster.address
         host, self._port = bound.getsockname()[:2]
         self._local_host = local_host(host)
@@ -176,7 +178,7 @@ class _CoordinatorParts:
         )
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
         """See ProcessParts."""
         proxy, settings = self.lookup.proxy, self._settings
         proxies = ClusterProxies(
@@ -190,9 +192,12 @@ class _CoordinatorParts:
                 lead=self._cluster.store,
                 meta_table=StoredTable(self._cluster.store),
             ),
-            process_view(system, settings, DamageRegistry(skipped=settings.skip_damage), readiness),
+            process_view(
+                system, settings, DamageRegistry(skipped=settings.skip_damage), readiness, audit
+            ),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),
+            audit,
         )
 
     async def until_ready(self, system: System) -> None:

@@ -32,6 +32,7 @@ from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
+from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.server import EdgeServer
 from broker.metrics.view import Sources
 from broker.model.failure import Refusal, StreamingCode
@@ -129,6 +130,7 @@ class _NodeParts:
         identity: str,
     ) -> None:
         self.lookup = ActorLookup()
+        self.name = f"node-{settings.node_id}"
         self.address = address
         self.settings = SettingsInForce(settings)
         self._settings = settings
@@ -150,17 +152,18 @@ class _NodeParts:
         children = (node_spec(self._runtime), news, self._membership())
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
         """See ProcessParts."""
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
-            process_view(system, self._settings, self._damages, readiness, self._runtime),
+            process_view(system, self._settings, self._damages, readiness, audit, self._runtime),
             edge_limits(self._settings),
             node_role(
                 lambda: self._join.coordinator or self._settings.coordinator,
                 self.lookup.proxy(MEMBERSHIP),
             ),
+            audit,
         )
 
     async def until_ready(self, system: System) -> None:

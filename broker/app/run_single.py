@@ -49,6 +49,7 @@ from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.data_folder import DataFolder
+from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.server import EdgeServer
 from broker.master.table.stored_table import StoredTable
 from broker.master.tree import master_tree
@@ -93,6 +94,7 @@ class _BrokerParts:
         self, settings: Settings, folder: DataFolder, cluster: LedCluster, *, paused: bool
     ) -> None:
         self.lookup = ActorLookup()
+        self.name = "single"
         self.address = cluster.address
         self.settings = cluster.settings
         self._settings = settings
@@ -148,7 +150,7 @@ class _BrokerParts:
         )
         return SupervisorSpec("root", children=children)
 
-    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
+    def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
         """See ProcessParts."""
         proxies = replace(
             self.lookup.proxies,
@@ -160,8 +162,9 @@ class _BrokerParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
-            process_view(system, self._settings, self._damages, readiness, self._runtime),
+            process_view(system, self._settings, self._damages, readiness, audit, self._runtime),
             edge_limits(self._settings),
+            audit=audit,
         )
 
     async def until_ready(self, system: System) -> None:

@@ -14,6 +14,7 @@ import structlog
 
 from actors import ActorError, SupervisorSpec, System, SystemClock
 from broker.app.actor_lookup import ROOT, ActorLookup
+from broker.app.audit.process_audit import ProcessAudit, process_audit
 from broker.app.listening import address_of
 from broker.app.logs import program_version
 from broker.app.probes.http_endpoint import probes_served
@@ -24,6 +25,7 @@ from broker.app.settings_in_force import SettingsInForce
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
 from broker.core.pressure.limit_rules import parsed_limits
+from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.admin_service import ServerFacts
 from broker.edge.tidemark.process_view import ProcessView
@@ -90,6 +92,8 @@ class ProcessParts(Protocol):
     """The parts of a process of one role; `running` uses them in this order."""
 
     lookup: ActorLookup
+    name: str
+    """Of the process in its data folder, such as `node-1`."""
     address: str
     settings: SettingsInForce
 
@@ -97,8 +101,8 @@ class ProcessParts(Protocol):
         """The tree of actors."""
         ...
 
-    def edge(self, system: System, readiness: Readiness) -> EdgeServer:
-        """The services that answer calls with this tree."""
+    def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
+        """The services that answer calls with this tree, and are recorded."""
         ...
 
     def reasons_against(self, system: System) -> Sequence[str]:
@@ -135,14 +139,15 @@ async def running(
     parts.lookup.system = system
     listen = address_of(bound)
     readiness = Readiness(led, lambda: parts.reasons_against(system))
-    async with system:
-        edge = parts.edge(system, readiness)
+    # The audit ends last, so that it has the calls that a stop ends.
+    async with process_audit(settings, parts.name) as audit, system:
+        edge = parts.edge(system, readiness, audit.trail)
         sources = parts.sources(system, edge)
         # Before the port opens, so that probes see the recovery; it closes last, so that they see
         # the process stop.
         async with probes_served(sources, settings, readiness.reasons_against) as http:
             await edge.start_on(bound, server_tls(settings))
-            parts.settings.listen(partial(_adopt, parts, edge))
+            parts.settings.listen(partial(_adopt, parts, edge, audit))
             try:
                 await parts.until_ready(system)
                 readiness.started = True
@@ -156,7 +161,8 @@ async def running(
                     await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
 
 
-def _adopt(parts: ProcessParts, edge: EdgeServer, settings: Settings) -> None:
+def _adopt(parts: ProcessParts, edge: EdgeServer, audit: ProcessAudit, settings: Settings) -> None:
+    audit.adopt(settings)
     edge.limit_connections(settings.connections_max)
     edge.limit_rates(parsed_limits(settings.limits))
     parts.adopt(settings)
@@ -190,6 +196,7 @@ def process_view(
     settings: Settings,
     damages: DamageRegistry,
     readiness: Readiness,
+    audit: AuditTrail,
     node: NodeRuntime | None = None,
 ) -> ProcessView:
     """What operators may see of this process, and do to it; `node`: its own, if any."""
@@ -201,6 +208,7 @@ def process_view(
         reasons_against=readiness.reasons_against,
         warnings=lambda: [
             *(node.warnings() if node else ()),
+            *audit.sink.warnings(),
             *security_warnings(settings, datetime.now(UTC)),
         ],
         traffic=node.meters.traffic.all if node else tuple,

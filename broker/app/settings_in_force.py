@@ -17,6 +17,9 @@ from broker.process_settings import Settings
 LIVE_SETTINGS = frozenset(
     {
         "allow_rebalance",
+        "audit_bytes_max",
+        "audit_data",
+        "audit_files_max",
         "balance_interval_s",
         "balance_policy",
         "compaction_dirty_percent",

@@ -11,6 +11,8 @@ import anyio
 from broker.core.pressure.limit_rules import LimitRules
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Role, RoleParts, single_process
+from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.audit.audited_methods import check_audited
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.health_service import HealthService
 from broker.edge.rpc.middleware import Middleware
@@ -39,18 +41,21 @@ class EdgeServer:
         view: ProcessView,
         limits: EdgeLimits | None = None,
         role: Role | None = None,
+        audit: AuditTrail | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
+        self._audit = audit = audit or AuditTrail()
         self._middleware = middleware = Middleware(
-            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas
+            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas, audit
         )
         parts = RoleParts(facts, proxies, self.state, view)
         services = (role or single_process)(middleware, parts)
         methods = [path for service in services for path in service.__mapping__()]
         health = HealthService(middleware, methods, self._reasons_against)
+        check_audited([*methods, *health.__mapping__()])
         self._reasons_of_process = view.reasons_against
-        self._listener = Listener([*services, health], limits.listener)
+        self._listener = Listener([*services, health], limits.listener, audit.connection_refused)
 
     def state(self) -> ServerState:
         """The state that Health reports."""
@@ -70,6 +75,11 @@ class EdgeServer:
     def meters(self) -> EdgeMeters:
         """Open streams by pchannel."""
         return self._middleware.meters
+
+    @property
+    def audit(self) -> AuditTrail:
+        """What records its calls."""
+        return self._audit
 
     @property
     def connections(self) -> int:

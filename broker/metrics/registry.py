@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.core.time import tso
+from broker.metrics.audit_figures import AUDIT_METRICS
 from broker.metrics.compaction_figures import COMPACTION_METRICS
 from broker.metrics.group_figures import GROUP_METRICS
 from broker.metrics.limit_figures import LIMIT_METRICS
@@ -98,6 +99,7 @@ METRICS: Final = (
     *RETENTION_METRICS,
     *COMPACTION_METRICS,
     *LIMIT_METRICS,
+    *AUDIT_METRICS,
     *WAL_METRICS,
     *PROCESS_METRICS,
 )

@@ -14,6 +14,7 @@ from actors import ActorStatistics, Clock
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.core.cluster.actor_kinds import kind_of, pchannel_in
 from broker.core.groups.schedule_name import SCHEDULE
+from broker.edge.rpc.audit.audit_sink import AuditFigures
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.metrics.process_figures import ProcessFigures
 from broker.model.damage import Damage
@@ -56,6 +57,7 @@ class Sources:
     clock: Clock
     certificate_ends_s: Callable[[], float | None] = lambda: None
     """When the certificate of this process ends, in Unix seconds; None without TLS."""
+    audit: Callable[[], AuditFigures] = AuditFigures
 
 
 @dataclass(slots=True)

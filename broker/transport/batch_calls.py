@@ -34,6 +34,11 @@ class ServerBatchStream(BatchStream):
         super().__init__(call._stream, limit_bytes=limit_bytes, stall_s=stall_s)
         self._call = call
 
+    @property
+    def method(self) -> str:
+        """The path that was called, such as `/tidemark.v1.Log/Append`."""
+        return self._call._method_name
+
     async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
         """Write; the first write sends the response headers before it."""
         if not self._call._send_initial_metadata_done:

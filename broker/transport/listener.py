@@ -33,7 +33,7 @@ from broker.transport.peer_pace import PeerPace
 from broker.transport.peer_settings import PeerSettings
 from broker.transport.timeouts import with_least_timeout
 from broker.transport.tls import ServerTls
-from broker.transport.tls_server import HandshakeLimits, TlsServer
+from broker.transport.tls_server import HandshakeLimits, Refused, TlsServer
 from broker.transport.untraced import untrace
 from broker.transport.whole_frames import WholeFrames
 
@@ -74,7 +74,13 @@ class ListenerLimits:
 class Listener(grpclib.server.Server):
     """A gRPC server: `listen(host, port)`, later `stop_accepting()` and `hang_up()`."""
 
-    def __init__(self, services: "Sequence[IServable]", limits: ListenerLimits) -> None:
+    def __init__(
+        self,
+        services: "Sequence[IServable]",
+        limits: ListenerLimits,
+        refused: Refused = lambda _, __: None,
+    ) -> None:
+        """`refused` is called with HOST:PORT of a peer that is not let in, and why."""
         super().__init__(
             services,
             codec=MessageCodec(),
@@ -106,6 +112,7 @@ class Listener(grpclib.server.Server):
         self._gone.set()
         self._accepting = True
         self._refused = 0
+        self._tell_refused = refused
         self.connections_max = limits.connections_max
         """May change while it serves; open connections stay."""
 
@@ -150,7 +157,8 @@ class Listener(grpclib.server.Server):
         else:
             listening = bound or socket.create_server((host or "", port or 0), backlog=backlog)
             limits = HandshakeLimits(self._limits.idle_peer_s, CLOSE_S, self._limits.handshakes_max)
-            server = TlsServer(listening, self._protocol_factory, tls, limits)
+            made, told = self._protocol_factory, self._tell_refused
+            server = TlsServer(listening, made, tls, limits, told)
         self._server = cast(asyncio.AbstractServer, server)
         self._server_closed_fut = self._loop.create_future()
 
@@ -177,10 +185,15 @@ class Listener(grpclib.server.Server):
                 connection.abort()
         await self.wait_closed()
 
-    def admit(self, connection: "PeerConnection") -> bool:
+    def admit(self, connection: "PeerConnection", wire: asyncio.BaseTransport) -> bool:
         """Register a connection; False when there are too many."""
-        if not self._accepting or len(self._connections) >= self.connections_max:
+        if not self._accepting:
             self._refused += 1
+            return False
+        if len(self._connections) >= self.connections_max:
+            self._refused += 1
+            address = wire.get_extra_info("peername") or ("", 0)
+            self._tell_refused(f"{address[0]}:{address[1]}", "CONNECTIONS_MAX")
             return False
         self._connections.add(connection)
         self._gone.clear()
@@ -226,7 +239,7 @@ class PeerConnection(H2Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         wire = cast(asyncio.Transport, transport)
         # Nothing is set up for a refused connection; the callbacks below find `_transport` None.
-        if not self._listener.admit(self):
+        if not self._listener.admit(self, wire):
             wire.abort()
             return
         self._transport = wire

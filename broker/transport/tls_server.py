@@ -12,6 +12,7 @@ authority was replaced.
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ RETRY_S = 1.0
 """Pause after the system had no file for a connection."""
 
 logger = logging.getLogger("tidemark.tls")
+
+Refused = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,10 @@ class TlsServer:
         made: Callable[[], asyncio.BaseProtocol],
         tls: ServerTls,
         limits: HandshakeLimits,
+        refused: Refused = lambda _, __: None,
     ) -> None:
+        """`refused` is called for handshakes that fail, with HOST:PORT of the peer and why."""
+        self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = listening
         self._made = made
@@ -91,7 +97,7 @@ class TlsServer:
             if not self._has_room():
                 return
             try:
-                peer, _ = self._socket.accept()
+                peer, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -99,7 +105,7 @@ class TlsServer:
                 self._pause_until(self._loop.time() + RETRY_S)
                 return
             # Not a task of a group: it belongs to this server, which ends it in `close`.
-            handshake = self._loop.create_task(self._shake(peer))
+            handshake = self._loop.create_task(self._shake(peer, address))
             self._in_progress[handshake] = self._loop.time()
             handshake.add_done_callback(partial(self._ended, peer))
 
@@ -126,7 +132,7 @@ class TlsServer:
             self._paused = None
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
-    async def _shake(self, peer: socket.socket) -> None:
+    async def _shake(self, peer: socket.socket, address: tuple[object, ...]) -> None:
         peer.setblocking(False)
         try:
             await self._loop.connect_accepted_socket(
@@ -136,8 +142,12 @@ class TlsServer:
                 ssl_handshake_timeout=self._limits.handshake_s,
                 ssl_shutdown_timeout=self._limits.shutdown_s,
             )
-        except OSError:
+        except OSError as error:
             peer.close()  # the context has logged why
+            if isinstance(error, ssl.SSLError):
+                bad = isinstance(error, ssl.SSLCertVerificationError)
+                outcome = "BAD_CERTIFICATE" if bad else "BAD_HANDSHAKE"
+                self._refused(f"{address[0]}:{address[1]}", outcome)
 
     def _ended(self, peer: socket.socket, handshake: asyncio.Task[None]) -> None:
         self._in_progress.pop(handshake, None)

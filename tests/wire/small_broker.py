@@ -22,6 +22,7 @@ from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import control_channel, pchannel_names
+from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
@@ -105,6 +106,7 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
     broadcasts: tuple[Callbacks, bool] = ({}, True),
     node_limits: NodeLimits | None = None,
     memory: Memory | None = None,
+    audit: AuditTrail | None = None,
 ) -> AsyncIterator[SmallBroker]:
     """Started, every pchannel serving; stopped in order on leaving.
 
@@ -148,7 +150,7 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
         running.append(system)
         proxies = _proxies(find, store, staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
-        edge = EdgeServer(facts, proxies, ProcessView(system, chaos_allowed=True), limits)
+        edge = EdgeServer(facts, proxies, ProcessView(system, True), limits, audit=audit)
         await edge.start(HOST, 0)
         try:
             await _until_all_serve(proxies.directory, len(names))

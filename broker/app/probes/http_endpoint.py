@@ -49,6 +49,7 @@ def sources_of(
         open_calls=lambda: edge.open_calls,
         process=ProcessFiguresReader(settings.data_dir, ProcessMemory().process_bytes).read,
         clock=SystemClock(),
+        audit=edge.audit.sink.figures,
         certificate_ends_s=lambda: _unix_s(ends(settings.tls_cert)),
     )
 

@@ -76,6 +76,7 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     wanted = requests[0].open
     if wanted is None:
         raise invalid_argument("the first request of a Join stream must be open")
+    call.audited.request = wanted
     if is_physical(wanted.vchannel) or not belongs_to(wanted.vchannel, channel.name):
         raise invalid_argument(f"{wanted.vchannel!r} is not a vchannel of {channel.name!r}")
     if len(wanted.member) > MEMBER_LENGTH_MAX:

@@ -73,6 +73,7 @@ class ConsumerStreams:
                 raise invalid_argument(
                     "the first request of a Consume stream must be create_vchannel_consumer"
                 )
+            call.audited.request = request
             wanted = consumer_request(request, channel.name)
             opening = OpenScanner(
                 channel.name,

@@ -120,6 +120,7 @@ class ProduceStream:
                 wait_s = max(wait_s, taken.wait_s)
                 within.append(it)
             else:
+                self._flow.audit_refused(taken, it.message.vchannel)
                 refused += [produce_error(each, taken.code, taken.cause) for each in it.request_ids]
         if refused:
             cost = len(refused) * REQUEST_OVERHEAD_BYTES
@@ -139,6 +140,7 @@ class ProduceStream:
         for request_id, message in zip(run.request_ids, run.messages(), strict=True):
             verdict = self._admission.judge(message)
             if isinstance(verdict, Refusal):
+                self._flow.audit_refused(verdict, run.facts.vchannel)
                 refused.append(produce_error(request_id, verdict.code, verdict.cause))
             elif verdict.barrier_tick and not self._flow.passed(TimeTick(verdict.barrier_tick)):
                 self._append_later(request_id, verdict)

@@ -14,7 +14,7 @@ Next: broker/node/append/intake.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +32,7 @@ from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.batch import Durability
 from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
 from broker.model.ids import PChannelName, TimeTick
-from broker.model.message import NewMessage
+from broker.model.message import Appended, NewMessage
 from broker.node.append.barrier_queue import BarrierQueue
 from broker.node.append.intake import append_then
 from broker.node.appender_messages import PlacedApart, RunOutcome
@@ -202,10 +202,16 @@ class AppendFlow:
 
         Ends the stream when an outcome says that the pchannel has left this node.
         """
+        audited = self._call.audited
+        if audited.vchannels is not None:
+            for message in messages:
+                audited.wrote_to(message.vchannel)
 
         def answered(outcomes: tuple[RunOutcome, ...]) -> None:
             settle(outcomes)
-            self._end_if_gone(outcomes)
+            for message, outcome in zip(messages, outcomes, strict=True):
+                if not isinstance(outcome, Appended) and self._is_gone(outcome, message.vchannel):
+                    break
 
         deadline_s = self._limits.append_deadline_s
         append_then(self._located, messages, answered, deadline_s=deadline_s, durability=durability)
@@ -242,6 +248,10 @@ class AppendFlow:
         else:
             self._settle(cost)
 
+    def audit_refused(self, refusal: Refusal, vchannel: str) -> None:
+        """A message of the stream is refused, and was not handed to `append`."""
+        self._call.audited.part_refused(refusal, vchannel)
+
     def end(self, refusal: Refusal) -> None:
         """Stop reading, for this reason unless there is one already; `run` does the rest."""
         if self._failure is None:
@@ -249,14 +259,17 @@ class AppendFlow:
         self._reading.cancel()
         self._held.close(Refusal(refusal.code, f"{refusal.cause}; nothing was stored"))
 
-    def _end_if_gone(self, outcomes: Iterable[RunOutcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, PlacedApart):
-                self._end_if_gone(outcome.outcomes)
-            elif isinstance(outcome, Refusal) and outcome.code in GONE_CODES:
-                # Also for CHANNEL_FENCED: either way a client has to look up the new owner.
-                self.end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
-                return
+    def _is_gone(self, outcome: Refusal | PlacedApart, vchannel: str) -> bool:
+        """Whether the pchannel has left this node; then the stream ends."""
+        if isinstance(outcome, PlacedApart):
+            refused = [it for it in outcome.outcomes if isinstance(it, Refusal)]
+            return any(self._is_gone(it, vchannel) for it in refused)
+        if outcome.code not in GONE_CODES:
+            self.audit_refused(outcome, vchannel)
+            return False
+        # Also for CHANNEL_FENCED: either way a client has to look up the new owner.
+        self.end(Refusal(StreamingCode.ON_SHUTDOWN, outcome.cause))
+        return True
 
     async def _wait_for_inflight(self, cost_max: int) -> None:
         # No await between the look and `clear`, so no answer is missed.

@@ -14,9 +14,11 @@ from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import GRPCError
 
 from broker.edge.rpc.append_pace import AppendPace
+from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.audit.audited_call import AuditedCall
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
-from broker.edge.rpc.peer_names import ConnectedPeer, peer_identity
+from broker.edge.rpc.peer_names import peer_identity
 from broker.edge.rpc.quotas import Quotas
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
 from broker.edge.rpc.stream_meters import EdgeMeters
@@ -44,6 +46,7 @@ class Call:
     __slots__ = (
         "_end",
         "_ending",
+        "audited",
         "metadata",
         "meters",
         "pace",
@@ -60,10 +63,11 @@ class Call:
         meters: EdgeMeters | None = None,
         pace: AppendPace | None = None,
         quotas: Quotas | None = None,
-        peer: ConnectedPeer | None = None,
+        audited: AuditedCall | None = None,
     ) -> None:
+        self.audited = audited = audited or AuditTrail().begin("", None, metadata)
+        self.peer = audited.peer
         self.quotas = quotas or Quotas(NoRowSchemas())
-        self.peer = peer
         self.meters = meters or EdgeMeters()
         self.pace = pace or AppendPace()
         self.stream = stream
@@ -105,9 +109,14 @@ class Middleware:
     """
 
     def __init__(
-        self, identity: Identity, limits: EdgeLimits, schemas: RowSchemas | None = None
+        self,
+        identity: Identity,
+        limits: EdgeLimits,
+        schemas: RowSchemas | None = None,
+        audit: AuditTrail | None = None,
     ) -> None:
         self.limits = limits
+        self._audit = audit or AuditTrail()
         self.meters = EdgeMeters()
         self._pace = AppendPace()
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
@@ -138,21 +147,20 @@ class Middleware:
                 limit_bytes=self.limits.frame_bytes_max,
                 stall_s=self.limits.idle_peer_s,
             )
-            call = Call(
-                stream,
-                grpc_stream.metadata or {},
-                self.meters,
-                self._pace,
-                self.quotas,
-                grpc_stream.peer,
-            )
+            metadata: Metadata = grpc_stream.metadata or {}
+            audited = self._audit.begin(stream.method, grpc_stream.peer, metadata)
+            call = Call(stream, metadata, self.meters, self._pace, self.quotas, audited)
             self._open.add(call)
             self._idle.clear()
             try:
                 if self._draining and not while_draining:
                     call.end(STOPPING)
                 await self._admitted(serve, call)
+            except asyncio.CancelledError:
+                audited.left()
+                raise
             finally:
+                self._audit.end(audited)
                 self._open.discard(call)
                 if not self._open:
                     self._idle.set()
@@ -223,18 +231,21 @@ class Middleware:
                 # grpclib cancels the call of a peer that is gone, but perhaps a moment later.
                 raise asyncio.CancelledError from error
             if isinstance(error, GRPCError):
+                call.audited.ended_with(error.status)
                 raise  # a protocol that has statuses of its own
             refusal = refusal_of(error)
             if refusal is None:
                 log.exception("call failed")
                 refusal = Refusal(StreamingCode.UNKNOWN, "internal error; see the server's log")
+            call.audited.ended(refusal)
             raise grpc_error(refusal) from error
 
     async def _only_message(self, call: Call, request_type: type[Q]) -> Q:
         messages = await first_messages(call.stream, self.limits.idle_peer_s)
         if len(messages) != 1:
             raise invalid_argument(f"the call sent {len(messages)} requests; send exactly one")
-        return decoded(messages[0], request_type)
+        call.audited.request = request = decoded(messages[0], request_type)
+        return request
 
 
 async def first_messages(

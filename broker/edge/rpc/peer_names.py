@@ -21,8 +21,8 @@ def peer_address(peer: ConnectedPeer | None) -> str:
     return f"{address[0]}:{address[1]}" if address and len(address) > 1 else ""
 
 
-def peer_identity(peer: ConnectedPeer | None) -> str:
-    """The common name of its certificate, else its host."""
+def peer_subject(peer: ConnectedPeer | None) -> str:
+    """The common name of its certificate; "" for a peer that has shown none."""
     certificate = peer.cert() if peer is not None else None
     subject = (certificate or {}).get("subject", ())
     assert isinstance(subject, tuple), subject
@@ -30,4 +30,9 @@ def peer_identity(peer: ConnectedPeer | None) -> str:
         for key, value in part:
             if key == "commonName":
                 return str(value)
-    return peer_address(peer).rpartition(":")[0]
+    return ""
+
+
+def peer_identity(peer: ConnectedPeer | None) -> str:
+    """The common name of its certificate, else its host."""
+    return peer_subject(peer) or peer_address(peer).rpartition(":")[0]

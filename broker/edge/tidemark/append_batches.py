@@ -123,6 +123,8 @@ class AppendStream:
                 wait_s = 0.0
                 if self._flow.limited and isinstance(verdict, NewBatch):
                     verdict, wait_s = await self._within_limits(verdict)
+                if isinstance(verdict, Refusal):
+                    self._flow.audit_refused(verdict, _vchannel_of(frame))
                 cost, ticks = REQUEST_OVERHEAD_BYTES, 0
                 if isinstance(verdict, NewBatch):
                     cost, ticks = cost + verdict.size, ticks_of(verdict)
@@ -200,6 +202,10 @@ class AppendStream:
             cost += answered.cost
         if answers:
             self._flow.answer([frames(answers)], cost)
+
+
+def _vchannel_of(frame: bytes) -> str:
+    return "" if isinstance(frame, Oversize) else scan_append_request(frame).vchannel
 
 
 def _answer(outcome: RunOutcome, durability: Durability) -> bytes:

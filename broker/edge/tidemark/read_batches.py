@@ -77,6 +77,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     wanted = requests[0].open
     if wanted is None:
         raise invalid_argument("the first request of a Read stream must be open")
+    call.audited.request = wanted
     rows = _rows_wanted(wanted)
     if rows is not None:
         await load_arrow()

@@ -81,6 +81,27 @@ async def test_a_connection_that_failed_or_was_refused_leaves_nothing(
     await listener.hang_up()
 
 
+async def test_who_is_not_let_in_is_told_with_the_address_and_why(tmp_path: Path) -> None:
+    ours, theirs = Authorities(tmp_path / "ours"), Authorities(tmp_path / "theirs", "other")
+    stranger = theirs.client("stranger")
+    told: list[tuple[str, str]] = []
+    listener = Listener(
+        (Echo(echo, 5.0),), ListenerLimits(), lambda address, why: told.append((address, why))
+    )
+    await listener.listen(HOST, 0, tls=ServerTls(ours.server()))
+    for tls in (Tls(ca=ours.ca), Tls(ours.ca, stranger.cert, stranger.key)):
+        with pytest.raises(TidemarkError):
+            await echoed(listener.port, tls)
+    assert await echoed(listener.port, ours.client()) == b"abc"
+    listener.connections_max = 0
+    with pytest.raises(TidemarkError):
+        await echoed(listener.port, ours.client())
+    await listener.hang_up()
+    assert {why for _, why in told} == {"BAD_HANDSHAKE", "BAD_CERTIFICATE", "CONNECTIONS_MAX"}
+    assert all(address.startswith(f"{HOST}:") for address, _ in told)
+    assert all(int(address.rpartition(":")[2]) > 0 for address, _ in told)
+
+
 def resumed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[Any, bool]:
     """Connect with this session; returns the next one, and whether the server said anything."""
     with closing(socket.create_connection((HOST, port), GUARD_S)) as plain:

@@ -1,0 +1,1 @@
+"""What an audit records of a call, and how identical refusals are summed."""
