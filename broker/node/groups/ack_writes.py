@@ -66,6 +66,11 @@ class AckWrites:
         self._failed: list[TakenAck] = []
         self._in_flight = 0
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to write, or to give back."""
+        return bool(self._waiting or self._in_txns or self._failed)
+
     def add(self, taken: TakenAck) -> None:
         """Take it along with the next `write`."""
         if taken.ack.txn:
@@ -106,7 +111,12 @@ class AckWrites:
                     together.extend(self._waiting)
                     self._waiting.clear()
             for taken in together:
-                if taken.envelope is not None:
+                if taken.envelope is None:
+                    continue
+                if len(together) == 1:
+                    # A lone member waits for nothing else. Of many the last would wait longer.
+                    taken.envelope.reply_at_once(refusal)
+                else:
                     taken.envelope.reply(refusal)
             if refusal is not None:
                 self._failed += together
