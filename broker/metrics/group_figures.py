@@ -10,6 +10,7 @@ from broker.core.groups.schedule_name import SCHEDULE
 from broker.metrics.table import Metric, Read, Sample
 from broker.metrics.view import View
 from broker.model.groups.consumer_group import GroupLag, GroupView, MemberView
+from broker.model.groups.unsettled import FirstUnsettled
 from broker.node.state.open_channels import OpenChannel
 
 CHANNEL: Final = ("channel",)
@@ -46,6 +47,17 @@ def _group(read: Callable[[GroupView], float | None]) -> Read:
 
 def _lag(read: Callable[[GroupLag], float]) -> Read:
     return _group(lambda it: None if it.lag is None else read(it.lag))
+
+
+def _first(read: Callable[[FirstUnsettled], float]) -> Read:
+    return _group(lambda it: None if it.first is None else read(it.first))
+
+
+def _held_seconds(view: View) -> Iterator[Sample]:
+    for channel in view.channels:
+        # The id of a transaction is the tick of its begin.
+        oldest = min(channel.groups.table.holding, default=0)
+        yield (channel.channel.name,), view.lag_s(oldest) if oldest else 0.0
 
 
 GROUP_METRICS: Final = (
@@ -102,6 +114,27 @@ GROUP_METRICS: Final = (
         "Messages that a group passed over as their time to live had ended, since its pchannel is"
         " open here.", GROUP,
         _group(lambda it: it.expired),
+    ),
+    Metric(
+        "group_first_unsettled_seconds", "gauge",
+        "How long ago the oldest unsettled message of an ordered group was delivered first.", GROUP,
+        _first(lambda it: it.first_s or 0.0),
+    ),
+    Metric(
+        "group_blocked_messages", "gauge",
+        "Messages of the same key, or vchannel, that wait behind it.", GROUP,
+        _first(lambda it: it.behind),
+    ),
+    Metric(
+        "group_full", "gauge",
+        "1 while an ordered group delivers nothing new, as it has too many unsettled messages;"
+        " `tidemark group describe` names the key.", GROUP,
+        _first(lambda it: it.full),
+    ),
+    Metric(
+        "group_held_seconds", "gauge",
+        "Age of the oldest open transaction that has acknowledged messages of a group.", CHANNEL,
+        _held_seconds,
     ),
     Metric(
         "group_dying_batches", "gauge",

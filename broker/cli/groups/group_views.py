@@ -1,6 +1,7 @@
 """What `tidemark group` prints."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from broker.cli.groups.member_states import (
     seen_of,
     total_lag,
 )
+from broker.cli.groups.unsettled_lines import stuck_text, unsettled_lines
 from broker.cli.session import with_client
 from broker.cli.show.figures import size_text, span_text
 from broker.cli.show.output import TICK_LOGICAL_BITS, print_json, show, show_fitted
@@ -94,6 +96,7 @@ def list_groups(server: str, target: str, most: int | None, *, as_json: bool) ->
             Column("redelivered", [_sum(it, "redelivered") for it in by_name], leaves=3),
             Column("dying", [_dying(it) for it in by_name], leaves=2),
             Column("dead", [_sum(it, "dead") for it in by_name], leaves=4),
+            *_stuck(by_name),
             Column("who", [", ".join(it) or "-" for it in members], leaves=1),
         ]
     )
@@ -109,6 +112,8 @@ def describe_group(server: str, target: str, name: str, *, as_json: bool) -> Non
     for view in found:
         if view.trouble:
             show(f"{view.group.key.vchannel}: {view.trouble}")
+        for line in unsettled_lines(view):
+            show(line)
     rows = [(view, member) for view in found for member in view.members]
     mode = found[0].group.mode
     if mode is not GroupMode.SHARED:
@@ -186,6 +191,12 @@ def _dying(views: Sequence[GroupView]) -> str:
     return f"{count} (failing)" if any(view.trouble for view in views) else str(count)
 
 
+def _stuck(by_name: Sequence[Sequence[GroupView]]) -> list[Column]:
+    """What keeps ordered groups from going on; no column while nothing does."""
+    texts = [stuck_text(it) for it in by_name]
+    return [Column("stuck", [it or "-" for it in texts])] if any(texts) else []
+
+
 def _sum(views: Sequence[GroupView], figure: str) -> str:
     return f"{sum([getattr(it, figure) for it in views]):,}"
 
@@ -215,7 +226,7 @@ def _moment(tick: int) -> str:
 
 
 def _fields(view: GroupView) -> dict[str, Any]:
-    group, lag = view.group, view.lag
+    group, lag, first = view.group, view.lag, view.first
     return {
         "group": group.key.name,
         "vchannel": group.key.vchannel,
@@ -231,6 +242,8 @@ def _fields(view: GroupView) -> dict[str, Any]:
         "expired": view.expired,
         "seen_tick": view.seen,
         "lag": lag and {"messages": lag.messages, "bytes": lag.bytes, "ms": lag.ms},
+        "first_unsettled": first and {**asdict(first), "state": first.state.name.lower()},
+        "held": [asdict(it) for it in view.held],
         "members": [
             {
                 "name": it.name,

@@ -20,6 +20,7 @@ from broker.client.errors import (
 )
 from broker.client.groups.modes import MODES, told_mode
 from broker.client.groups.turns import Turns
+from broker.client.groups.unsettled_parts import told_first, told_held
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.client.start_time import tick_at, time_of
@@ -301,6 +302,8 @@ def _view(info: v1.GroupInfo) -> GroupView:
         info.expired,
         TimeTick(info.seen_tick),
         None if lag is None else GroupLag(lag.messages, lag.bytes, lag.ms),
+        told_first(info.first),
+        tuple(map(told_held, info.held)),
     )
 
 

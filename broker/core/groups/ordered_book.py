@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
+from broker.core.groups.first_unsettled import first_unsettled
 from broker.core.groups.group_rules import LEASES_MAX, SPANS_MAX, TRIED_MAX
 from broker.core.groups.group_state import GroupState, HeldAck
 from broker.core.groups.key_lanes import WHOLE
@@ -23,6 +24,7 @@ from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import MemberView, TickSpan
 from broker.model.groups.group_mode import GroupMode
+from broker.model.groups.unsettled import FirstUnsettled
 from broker.model.ids import TimeTick, TxnId
 
 KEYED_UNITS_MAX: Final = SPANS_MAX // 2 - 1
@@ -45,8 +47,7 @@ class OrderedBook(LeaseBook):
         self._units = OrderedUnits()
         self._settling: dict[TimeTick, Unit] = {}
         self._of_lease: dict[int, dict[TimeTick, Unit]] = {}
-        self._due_s: list[float] = []
-        """A heap of when delays are over."""
+        self._due_s: list[float] = []  # a heap of when delays are over
         super().__init__(state, known_upto)
 
     def join(self, name: str, identity: str = "") -> int | Refusal:
@@ -89,8 +90,7 @@ class OrderedBook(LeaseBook):
 
         Then the next portion begins behind what there was room for.
         """
-        room = self.units_max - len(self._units)
-        after = portion.after
+        room, after = self.units_max - len(self._units), portion.after
         for tick, lanes in positions[: max(0, room)]:
             unit = Unit(tick, TickSpan(after, tick), lanes)
             after = tick
@@ -147,6 +147,7 @@ class OrderedBook(LeaseBook):
         self._of_lease[number] = {unit.tick: unit for unit in units}
         for unit in units:
             self._set(unit, number)
+            unit.first_s = now_s if unit.first_s is None else unit.first_s
         return lease
 
     def gone(self, units: Sequence[Unit]) -> tuple[TickSpan, ...]:
@@ -238,6 +239,11 @@ class OrderedBook(LeaseBook):
         return tuple(
             [it.owning(self.owners.owned(it.number)) for it in super().members(waiting, now_s)]
         )
+
+    def first_left(self, now_s: float) -> FirstUnsettled | None:
+        """What has to be settled first; None for nothing."""
+        room, held = self.units_max, self._held_spans()
+        return first_unsettled(self._units, room, held, now_s, by_key=self.by_key)
 
     # ---- units ------------------------------------------------------------------------------
 

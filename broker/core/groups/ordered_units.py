@@ -22,7 +22,7 @@ class Unit:
 
     `span`: with the empty ticks before it. `lanes`: it comes behind what is before it in these, and
     before what is behind. `times`: how often it was delivered. `lease`: a number, WAITING or
-    SETTLING. `txn`: which is to acknowledge it, if any.
+    SETTLING. `txn`: which is to acknowledge it, if any. `first_s`: when it was delivered first.
     """
 
     tick: TimeTick
@@ -32,6 +32,7 @@ class Unit:
     due_s: float = 0.0
     lease: int = WAITING
     txn: TxnId = NO_TXN
+    first_s: float | None = None
 
 
 class OrderedUnits:

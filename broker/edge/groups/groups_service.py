@@ -11,6 +11,7 @@ from broker.core.groups.group_rules import LEASE_MS
 from broker.core.naming import pchannel_of
 from broker.edge.groups.group_member import serve_member
 from broker.edge.groups.group_modes import asked_mode, encoded_mode
+from broker.edge.groups.unsettled_parts import encoded_first, encoded_held
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.edge.tidemark.shard_admission import ShardAdmission
@@ -111,7 +112,9 @@ class GroupsService:
         lease_ms, limit = request.lease_ms or LEASE_MS, _limit(request.limit)
         mode = asked_mode(int(request.mode))
         create = CreateGroup(key, lease_ms, start, request.exist_ok, limit, mode)
-        return _encoded(await self._demand(key, create))
+        located = await self._directory.demand(Locate(pchannel_of(key.vchannel), None))
+        with located.groups.creating(key):
+            return _encoded(await self._demand(key, create))
 
     async def alter(self, request: v1.AlterGroupRequest) -> v1.GroupInfo:
         """Change how a group delivers; see `AlterGroup`."""
@@ -262,4 +265,6 @@ def _encoded(view: GroupView, spans_max: int | None = None) -> v1.GroupInfo:
         seen_tick=view.seen,
         lag=_encoded_lag(view.lag),
         mode=encoded_mode(group.mode),
+        first=encoded_first(view.first),
+        held=[encoded_held(it) for it in view.held[:spans_max]],
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from broker.model.groups.group_mode import GroupMode
+from broker.model.groups.unsettled import FirstUnsettled, HeldByTxn
 from broker.model.ids import TimeTick
 from broker.value import value
 
@@ -134,7 +135,8 @@ class GroupView:
     `redelivered` batches leased again, `dead` copies in the dead letters, and `expired` messages
     passed over: since its pchannel is open here. `trouble`: why its dead letters cannot be written;
     "" when they can. `seen`: about when somebody was there last, 0 while somebody is. `lag`: as
-    counted some seconds ago, None before the first count.
+    counted some seconds ago, None before the first count. `first`: of an ordered group that runs,
+    what it has to settle first; None when nothing is unsettled. `held`: by open transactions.
     """
 
     group: GroupSnapshot
@@ -145,3 +147,5 @@ class GroupView:
     expired: int = 0
     seen: TimeTick = TimeTick(0)
     lag: GroupLag | None = None
+    first: FirstUnsettled | None = None
+    held: tuple[HeldByTxn, ...] = ()

@@ -65,7 +65,7 @@ async def recover_channel(name: PChannelName, log: Log, node: NodeRuntime) -> Re
         transactions=transactions,
         segments=_segment_table(state, transactions, node.limits),
         producers=state.producers,
-        groups=ChannelGroups(_groups(state, transactions)),
+        groups=ChannelGroups(_groups(state, transactions), transactions),
         purges=state.purges,
         compactions=state.compactions,
         # Without a checkpoint the whole log was replayed: save one, or the next restart does it

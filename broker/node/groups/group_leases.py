@@ -191,7 +191,9 @@ class GroupLeases(Actor[_Message]):
         now_s = self._context.clock.monotonic_s()
         members = self._book.members(self._takers.numbers, now_s)
         redelivered, expired = self._book.redelivered, self._timely.expired
-        return GroupView(self._book.state.snapshot(), members, redelivered, expired=expired)
+        book, state = self._book, self._book.state.snapshot()
+        first = book.first_left(now_s) if isinstance(book, OrderedBook) else None
+        return GroupView(state, members, redelivered, expired=expired, first=first)
 
     # ---- what members say -------------------------------------------------------------------
 

@@ -4,18 +4,34 @@ The table outlives a Group: an acknowledgement that becomes durable after its Gr
 here all the same. A new term begins with the table that it folded from the log.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from actors import Ref
+from broker.core.groups.group_rules import GROUPS_MAX
 from broker.core.groups.group_state import HeldAck
 from broker.core.groups.group_table import GroupTable
+from broker.core.naming import pchannel_of
+from broker.core.txn.transactions import Transactions
+from broker.core.txn.txn_lease import lease_end
 from broker.core.txn.txn_session import TxnSession
 from broker.core.txn.txn_state import TxnState
+from broker.model.failure import Refused, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, GroupLag, GroupView
-from broker.model.ids import TimeTick
+from broker.model.groups.unsettled import HeldByTxn
+from broker.model.ids import TICK_LOGICAL_BITS, TimeTick, TxnId
+from broker.model.stage import StageName
 from broker.node.group_messages import KeeperMessage
+
+HELD_MS: Final = 60_000
+"""So long after its begin a transaction that holds acknowledgements is worth a warning."""
+WARNINGS_MAX: Final = 8
+"""Of a pchannel and a kind."""
+
+AgeOf = Callable[[StageName | None], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,7 @@ class ChannelGroups:
     """`table`: what is durable. `keeper`: set by the GroupKeeper when it starts."""
 
     table: GroupTable
+    transactions: Transactions
     keeper: Ref[KeeperMessage] | None = None
     running: dict[GroupKey, RunningGroup] = field(default_factory=dict)
     scheduled: dict[str, int] = field(default_factory=dict)
@@ -62,6 +79,28 @@ class ChannelGroups:
 
     Until that is known none of them runs or is changed: it would go on from what is over then.
     """
+    coming: Counter[GroupKey] = field(default_factory=Counter)
+    """Groups whose creation was asked for and not answered."""
+
+    @contextmanager
+    def creating(self, key: GroupKey) -> Iterator[None]:
+        """Count a creation that was asked for, until the block ends.
+
+        Raises Refused for one of more groups than there may be: they are made one after the other,
+        and it would hear that only at its turn.
+        """
+        self.coming[key] += 1
+        try:
+            groups = self.table.groups
+            if key not in groups and len(groups) + len(self.coming) > GROUPS_MAX:
+                new = sum([it not in groups for it in self.coming])
+                if len(groups) + new > GROUPS_MAX:
+                    raise Refused(StreamingCode.RESOURCE_ACQUIRED, _full(key, len(groups), new))
+            yield
+        finally:
+            self.coming[key] -= 1
+            if not self.coming[key]:
+                del self.coming[key]
 
     def end_txns(self, ended: Sequence[TxnSession]) -> None:
         """Apply what these transactions have acknowledged; their ends are durable.
@@ -95,7 +134,42 @@ class ChannelGroups:
             dead=notes.dead,
             seen=TimeTick(0) if running is not None else _seen(view.group.tick, notes),
             lag=notes.lag,
+            held=self._held(key),
         )
+
+    def _held(self, key: GroupKey) -> tuple[HeldByTxn, ...]:
+        """The transactions that acknowledge messages of the group, the oldest first."""
+        ranges: dict[TxnId, int] = {}
+        for it in self.table.groups[key].held:
+            ranges[it.txn] = ranges.get(it.txn, 0) + len(it.spans)
+        sessions = [self.transactions.find(it) for it in sorted(ranges)]
+        age_of = self.transactions.limits.age_of
+        return tuple([_held_by(it, ranges[it.context.id], age_of) for it in sessions if it])
+
+    def warnings(self, closed: TimeTick) -> Iterator[str]:
+        """What an operator should know: groups that cannot go on, and what transactions hold."""
+        views = [it.describe() for it in list(self.running.values())]
+        full = [it.group.key for it in views if it.first is not None and it.first.full]
+        for key in full[:WARNINGS_MAX]:
+            yield (
+                f"group {key.name!r} on {key.vchannel} delivers nothing new: too many messages wait"
+                " behind one that nobody settles; `tidemark group describe` names its key"
+            )
+        held = [(key, it) for key in self._holders() for it in self._held(key)]
+        old = [it for it in held if _ms_since(it[1], closed) >= HELD_MS]
+        for key, each in old[:WARNINGS_MAX]:
+            who = f"transaction {each.txn}" + (f" ({each.stage})" if each.stage else "")
+            yield (
+                f"{who} on {key.vchannel} holds acknowledgements of group {key.name!r} for"
+                f" {_ms_since(each, closed) // 1000} s; is its writer alive? When it is rolled"
+                " back, the messages come again"
+            )
+
+    def _holders(self) -> Sequence[GroupKey]:
+        """The groups of which transactions hold something."""
+        if not self.table.holding:
+            return ()
+        return [key for key, state in self.table.groups.items() if state.held]
 
     def raised(self, key: GroupKey, before: TimeTick) -> None:
         """The floor of an idle group was raised: that is no sign of life, but `before` was."""
@@ -132,6 +206,28 @@ class ChannelGroups:
     def figures(self) -> Mapping[str, int]:
         """How many groups there are, and how many of them have members or had some lately."""
         return {"groups": len(self.table.groups), "running": len(self.running)}
+
+
+def _held_by(session: TxnSession, ranges: int, age_of: AgeOf) -> HeldByTxn:
+    context, stage, last_tick = session.context, session.stage, session.last_tick
+    # What is prepared waits for the coordinator's decision, and for no time.
+    ends_ms = 0
+    if session.state is TxnState.IN_FLIGHT:
+        end = lease_end(context, last_tick, age_of(stage))
+        ends_ms = (end - last_tick) >> TICK_LOGICAL_BITS
+    name = "" if stage is None else str(stage)
+    return HeldByTxn(context.id, ranges, name, last_tick, ends_ms)
+
+
+def _ms_since(held: HeldByTxn, tick: TimeTick) -> int:
+    return (tick - held.txn) >> TICK_LOGICAL_BITS
+
+
+def _full(key: GroupKey, there: int, new: int) -> str:
+    return (
+        f"{pchannel_of(key.vchannel)} has {there} groups, and {new - 1} more are being created; the"
+        f" limit is {GROUPS_MAX}; drop some"
+    )
 
 
 def _seen(changed: TimeTick, notes: GroupNotes) -> TimeTick:

@@ -84,9 +84,15 @@ class NodeRuntime:
         return self.room.refusal or self.pressure.refusal
 
     def warnings(self) -> Sequence[str]:
-        """What an operator should know of retention, disk and memory now."""
+        """What an operator should know of retention, groups, disk and memory now."""
         of_collections = [text for it in self.open_channels.all() for text in it.kept.warnings()]
-        return [*self.pressure.warnings(), *self.retention.warnings(), *of_collections]
+        of_groups = [
+            text
+            for it in self.open_channels.all()
+            for text in it.groups.warnings(it.tail.closed.tick)
+        ]
+        of_channels = [*of_collections, *of_groups]
+        return [*self.pressure.warnings(), *self.retention.warnings(), *of_channels]
 
     def adopt(self, limits: NodeLimits) -> None:
         """New limits, in effect at once; transactions that are open keep to them, too."""

@@ -10,6 +10,7 @@ from broker.cli.groups.member_states import (
     total_lag,
     worst_state,
 )
+from broker.cli.groups.unsettled_lines import stuck_text
 from broker.cli.show.tables import natural_order
 from broker.cli.top.broker_state import GROUPS_MAX
 from broker.cli.top.look import Look, names_of_vchannels, owner_of
@@ -40,7 +41,8 @@ NOTES = (
     "again: batches delivered again; dead: messages copied to the dead letters",
     "idle: since somebody was there, or acknowledged something",
     "owns: vchannels, or of each vchannel's 256 slots of keys; of ordered groups",
-    "paused takes nothing; slow: a batch has had most of its lease; ! dead letters fail, or slow",
+    "paused takes nothing; slow: a batch has had most of its lease",
+    "!: slow, dead letters fail, or a key is stuck; `tidemark group describe` says what to do",
 )
 SHARED = GroupMode.SHARED
 Named = Mapping[tuple[str, str], Sequence[GroupView]]
@@ -113,7 +115,7 @@ def _named(look: Look) -> Named:
 
 def _group_row(look: Look, names: tuple[str, str], views: Sequence[GroupView]) -> PageRow:
     lag, members = total_lag(views), [(view, it) for view in views for it in view.members]
-    trouble = next((it.trouble for it in views if it.trouble), "")
+    trouble = next((it.trouble for it in views if it.trouble), "") or stuck_text(views)
     values = (
         *names,
         len({it.name for _, it in members}),

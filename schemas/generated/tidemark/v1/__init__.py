@@ -121,6 +121,7 @@ __all__ = (
     "FindHoldsResponse",
     "FindRequest",
     "FindResponse",
+    "FirstUnsettled",
     "Form",
     "GetCollectionRequest",
     "GetComponentStatesRequest",
@@ -149,6 +150,7 @@ __all__ = (
     "HasVChannelResponse",
     "HealthRequest",
     "HealthResponse",
+    "HeldByTxn",
     "Hold",
     "HoldBroadcastsRequest",
     "HoldBroadcastsResponse",
@@ -309,6 +311,7 @@ __all__ = (
     "TimeTicks",
     "TrafficRequest",
     "TrafficResponse",
+    "UnsettledState",
     "VChannelOwnership",
     "VchannelTraffic",
     "WaitForKeyRequest",
@@ -614,6 +617,18 @@ class TickSource(betterproto2.Enum):
             "TICK_SOURCE_PROXIES": 1,
             "TICK_SOURCE_WRITE_NODES": 2,
         }
+
+
+class UnsettledState(betterproto2.Enum):
+    UNSETTLED_WAITING = 0
+
+    UNSETTLED_LEASED = 1
+
+    UNSETTLED_DELAYED = 2
+
+    UNSETTLED_SETTLING = 3
+
+    UNSETTLED_HELD = 4
 
 
 @dataclass(eq=False, repr=False)
@@ -2793,6 +2808,50 @@ default_message_pool.register_message("tidemark.v1", "FindResponse", FindRespons
 
 
 @dataclass(eq=False, repr=False)
+class FirstUnsettled(betterproto2.Message):
+    """
+    The oldest message of an ordered group that was read and is not settled, and what waits for it.
+    """
+
+    tick: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+
+    key_hash: "int | None" = betterproto2.field(
+        2, betterproto2.TYPE_UINT32, optional=True
+    )
+    """
+    CRC-32 of its key.
+    """
+
+    state: "UnsettledState" = betterproto2.field(
+        3, betterproto2.TYPE_ENUM, default_factory=lambda: UnsettledState(0)
+    )
+
+    deliveries: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+
+    first_ms: "int | None" = betterproto2.field(
+        5, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    How long ago it was delivered first.
+    """
+
+    behind: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
+    """
+    Messages of the same key behind it, or of the vchannel.
+    """
+
+    unsettled: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
+    """
+    Of all keys. At the most, no new message is delivered until some are settled.
+    """
+
+    unsettled_max: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
+
+
+default_message_pool.register_message("tidemark.v1", "FirstUnsettled", FirstUnsettled)
+
+
+@dataclass(eq=False, repr=False)
 class GetCollectionRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -3016,6 +3075,20 @@ class GroupInfo(betterproto2.Message):
     mode: "GroupMode" = betterproto2.field(
         24, betterproto2.TYPE_ENUM, default_factory=lambda: GroupMode(0)
     )
+
+    first: "FirstUnsettled | None" = betterproto2.field(
+        25, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Of an ordered group that runs: what it has to settle first; none when nothing is unsettled.
+    """
+
+    held: "list[HeldByTxn]" = betterproto2.field(
+        26, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+    """
+    Acknowledgements inside of open transactions; of a list of all groups only the first 16.
+    """
 
 
 default_message_pool.register_message("tidemark.v1", "GroupInfo", GroupInfo)
@@ -3268,6 +3341,28 @@ class HealthResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("tidemark.v1", "HealthResponse", HealthResponse)
+
+
+@dataclass(eq=False, repr=False)
+class HeldByTxn(betterproto2.Message):
+    txn_id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+    ranges: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+
+    stage: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    What it is staged for; empty when it is not.
+    """
+
+    last_tick: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+    """
+    When its writer was heard last, and how long after that it is rolled back.
+    """
+
+    ends_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("tidemark.v1", "HeldByTxn", HeldByTxn)
 
 
 @dataclass(eq=False, repr=False)

@@ -14,6 +14,7 @@ from broker.client.net.connection import Connection
 from broker.core.groups import group_rules
 from broker.edge.groups import groups_service
 from broker.node.groups import group_keeper
+from broker.node.state import channel_groups
 from schemas.generated.tidemark import v1
 from tests.broker.client.groups.test_groups import running
 
@@ -60,6 +61,32 @@ async def test_groups_beyond_the_limit_are_refused_and_those_that_are_there_are_
             assert "has 50 groups already, the limit; drop some" in str(each)
         assert len(await log.groups.list("trains")) == 50
         assert created.name == "trains"
+
+
+async def test_creations_beyond_the_limit_are_refused_before_those_in_the_line_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_groups, "GROUPS_MAX", 50)
+    ends: list[bool] = []
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+
+        async def create(name: str) -> None:
+            try:
+                await log.group(name).create("trains")
+            except ResourceAcquired as error:
+                ends.append("the limit is 50; drop some" not in str(error))
+            else:
+                ends.append(True)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(80):
+                tasks.create_task(create(f"g{number}"))
+        assert sorted(ends) == [False] * 30 + [True] * 50
+        # What is there may be asked for again, and what was dropped makes room.
+        await log.group("g0").create("trains", exist_ok=True)
+        await log.group("g0").drop("trains")
+        await log.group("late").create("trains")
 
 
 async def test_a_long_list_comes_in_pages_and_a_bad_page_is_refused(
