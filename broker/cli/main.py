@@ -38,7 +38,7 @@ from broker.cli.commands.flags import (
     Json,
     Server,
 )
-from broker.cli.commands.processes import init_command, process_commands
+from broker.cli.commands.processes import init_command, metadata_commands, process_commands
 from broker.cli.global_options import choose, first
 from broker.cli.groups import group_commands
 from broker.cli.standard_streams import open_standard_streams
@@ -63,6 +63,7 @@ app.add_typer(cursors.app, name="cursor", hidden=True)  # as in `tidemark cursor
 app.add_typer(database_commands.app, name="database")
 app.add_typer(group_commands.app, name="group")
 app.add_typer(index_commands.app, name="index")
+app.add_typer(metadata_commands.app, name="meta")
 app.add_typer(partition_commands.app, name="partition")
 app.add_typer(profile.app, name="profile")
 app.add_typer(segments.app, name="segments")
