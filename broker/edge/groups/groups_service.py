@@ -11,7 +11,7 @@ from broker.core.groups.group_rules import LEASE_MS
 from broker.core.naming import pchannel_of
 from broker.edge.groups.group_member import serve_member
 from broker.edge.groups.group_modes import asked_mode, encoded_mode
-from broker.edge.groups.unsettled_parts import encoded_first, encoded_held
+from broker.edge.groups.unsettled_answers import encoded_first, encoded_held
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.edge.tidemark.shard_admission import ShardAdmission
