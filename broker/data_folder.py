@@ -36,6 +36,11 @@ class DataFolder:
         return self.root / "wal"
 
     @property
+    def kafka(self) -> Path:
+        """What is known of the topics, when the log is in Kafka; see `broker/wal/kafka`."""
+        return self.root / "kafka"
+
+    @property
     def reserve(self) -> Path:
         """See `broker/wal/disk_reserve.py`."""
         return self.root / "reserve.space"

@@ -20,6 +20,7 @@ from broker.config_file import CLIENT_TABLE, CONFIG_FILE, BadConfig, client_conf
 from broker.core.naming import PCHANNELS_MAX
 from broker.core.pressure.limit_rules import checked_limits
 from broker.etcd.place import etcd_place
+from broker.wal.kafka.kafka_url import checked_wal
 
 MIB = 1024 * 1024
 PREFIX = "TIDEMARK_"
@@ -43,6 +44,9 @@ class Settings(BaseSettings):
     directory, if it is there."""
     data_dir: Path = Path("./tidemark-data")
     """Folder with the log, the metadata and the locks; made when missing."""
+    wal: Annotated[str, AfterValidator(checked_wal)] = ""
+    """Where the log is: `kafka://HOST:PORT,.../PREFIX?replication=3&min_isr=2`; see
+    [the log in Kafka](#the-log-in-kafka). Empty: in segment files in `data_dir`."""
     listen: str = "127.0.0.1:19531"
     """HOST:PORT to listen on; port 0: a free one. Reached by other machines, it needs `tls_ca`."""
     advertise: str = ""

@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--races", type=int, default=150, help="how many races of old and new owners of a log"
     )
     parser.addoption(
+        "--zombie-races", type=int, default=30, help="how many owners of a topic in Kafka take over"
+    )
+    parser.addoption(
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
     parser.addoption(

@@ -27,7 +27,7 @@ from broker.app.process_errors import CannotStart
 from broker.app.running_process import Broker, process_view, running, server_facts
 from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
-from broker.app.storage import disk_reserve, metadata, segmented_wal
+from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.data_folder import DataFolder
@@ -48,7 +48,6 @@ from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.remote.remote_holds import RemoteHolds
-from broker.wal.damage_registry import DamageRegistry
 
 CLUSTER_WAIT_S_MAX = 30.0
 CLUSTER_POLL_S = 0.2
@@ -74,9 +73,10 @@ async def run_node(
         calls = Calls(host, port, {"cluster": settings.cluster}, client_tls(settings))
         address = with_advertised(settings, bound).advertise
         try:
-            parts = _NodeParts(settings, folder, address, store, calls, identity)
-            async with running(parts, settings, bound) as broker:
-                yield broker
+            with log_storage(settings, folder, identity) as storage:
+                parts = _NodeParts(settings, storage, address, store, calls, identity)
+                async with running(parts, settings, bound) as broker:
+                    yield broker
         finally:
             calls.close()
 
@@ -123,7 +123,7 @@ class _NodeParts:
     def __init__(
         self,
         settings: Settings,
-        folder: DataFolder,
+        storage: LogStorage,
         address: str,
         store: MetaStore,
         calls: Calls,
@@ -138,9 +138,9 @@ class _NodeParts:
         self._calls = calls
         self._identity = identity
         self._node_id = NodeId(settings.node_id)
-        self._damages = DamageRegistry(skipped=settings.skip_damage)
+        self._damages = storage.damages
         self._join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
-        self._runtime = self._node_runtime(folder)
+        self._runtime = self._node_runtime(storage)
 
     def spec(self) -> SupervisorSpec:
         """Membership is last: a node that registers must be able to serve."""
@@ -198,14 +198,13 @@ class _NodeParts:
         # Not earlier: until its channels have moved, clients need this node.
         refuse_new_callers(self.lookup)
 
-    def _node_runtime(self, folder: DataFolder) -> NodeRuntime:
-        wal = segmented_wal(self._settings, folder, self._damages)
+    def _node_runtime(self, storage: LogStorage) -> NodeRuntime:
         ticks = RemoteTicks(self._calls, random.Random())
         observer = ReportingObserver(self.lookup.find, CHANNEL_REPORTS)
         ports = replace(
-            node_ports(self._store, self._node_id, wal, ticks, observer),
+            node_ports(self._store, self._node_id, storage.wal, ticks, observer),
             holds=RemoteHolds(self._calls),
-            room=disk_reserve(self._settings, folder),
+            room=disk_reserve(self._settings, storage.folder),
         )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

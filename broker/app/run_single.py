@@ -36,7 +36,7 @@ from broker.app.running_process import (
     server_facts,
     wait_until_open,
 )
-from broker.app.storage import disk_reserve, segmented_wal, unreadable_log
+from broker.app.storage import LogStorage, disk_reserve, log_storage, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
@@ -67,8 +67,6 @@ from broker.timesync.holds.asked_holds import AskedHolds
 from broker.timesync.holds.ledger import HoldRule
 from broker.timesync.messages import Poll
 from broker.timesync.tree import TimesyncParts, timesync_tree
-from broker.wal.damage_registry import DamageRegistry
-from broker.wal.watched import WatchedWal
 
 
 @asynccontextmanager
@@ -82,27 +80,27 @@ async def run_broker(
     """
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
         paused = await consumption_paused(cluster.store)
-        parts = _BrokerParts(cluster.settings.now, folder, cluster, paused=paused)
-        async with running(parts, settings, bound, cluster.store) as broker:
-            yield broker
+        now = cluster.settings.now
+        with log_storage(now, folder, cluster.identity) as storage:
+            parts = _BrokerParts(now, storage, cluster, paused=paused)
+            async with running(parts, settings, bound, cluster.store) as broker:
+                yield broker
 
 
 class _BrokerParts:
     """Coordinator, node and time of one process; see ProcessParts."""
 
     def __init__(
-        self, settings: Settings, folder: DataFolder, cluster: LedCluster, *, paused: bool
+        self, settings: Settings, storage: LogStorage, cluster: LedCluster, *, paused: bool
     ) -> None:
         self.lookup = ActorLookup()
         self.name = "single"
         self.address = cluster.address
         self.settings = cluster.settings
         self._settings = settings
-        self._folder = folder
+        self._folder, self._wal, self._damages = storage.folder, storage.wal, storage.damages
         self._cluster = cluster
         self._node_id = NodeId(settings.node_id)
-        self._damages = DamageRegistry(skipped=settings.skip_damage)
-        self._wal = WatchedWal(segmented_wal(settings, folder, self._damages))
         self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
         self._hold_rule = HoldRule(hold_limits(settings))

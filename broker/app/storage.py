@@ -1,7 +1,8 @@
 """Opens the metadata and the log of a data folder, or says in one sentence why it cannot."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -9,20 +10,30 @@ import structlog
 
 from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import etcd_metadata, refuse_other_place
+from broker.app.stores.kafka_storage import kafka_wal, refuse_log_in_kafka
 from broker.backup.held_log import remove_left_behind
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.wal import Corrupt, UnknownFormat
+from broker.ports.wal import Corrupt, UnknownFormat, Unsuitable
 from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.disk_reserve import DiskReserve
 from broker.wal.segmented import SegmentedWal
 from broker.wal.segmented.os_files import OsFiles
 from broker.wal.segmented.settings import SegmentedSettings
-from broker.wal.watched import Unreadable
+from broker.wal.watched import Unreadable, WatchedWal
 
 log = structlog.get_logger("tidemark")
+
+
+@dataclass(frozen=True, slots=True)
+class LogStorage:
+    """Where the log of a process is, and the damaged places that were met in it."""
+
+    folder: DataFolder
+    wal: WatchedWal
+    damages: DamageRegistry
 
 
 @asynccontextmanager
@@ -63,8 +74,31 @@ def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistr
     return SegmentedWal(OsFiles(folder.log), sizes, on_damage=partial(_log_damage, damages))
 
 
+@contextmanager
+def log_storage(settings: Settings, folder: DataFolder, cluster_id: str) -> Iterator[LogStorage]:
+    """The log of the folder, in Kafka if the settings say so, until the block ends.
+
+    `cluster_id` keeps clusters that share a Kafka from taking each other's topics. Raises
+    CannotStart.
+    """
+    damages = DamageRegistry(skipped=settings.skip_damage)
+    if not settings.wal:
+        refuse_log_in_kafka(folder)
+        yield LogStorage(folder, WatchedWal(segmented_wal(settings, folder, damages)), damages)
+        return
+    with kafka_wal(settings, folder, cluster_id, partial(_log_damage, damages)) as wal:
+        yield LogStorage(folder, WatchedWal(wal), damages)
+
+
 def unreadable_log(log_folder: Path, unreadable: Unreadable) -> str:
     """The error sentence about a log that no retry would open, with what to do."""
+    if isinstance(unreadable, Unsuitable):
+        return f"cannot open the log: {unreadable}"
+    if isinstance(unreadable, Corrupt) and unreadable.unit != "byte":
+        return (
+            f"cannot open the log: {unreadable}; set TIDEMARK_SKIP_DAMAGE=true to skip what cannot"
+            " be read, and read the rest"
+        )
     if isinstance(unreadable, UnknownFormat):
         return f"cannot open {log_folder}/{unreadable}; start the release that wrote it"
     return (

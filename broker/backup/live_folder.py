@@ -61,6 +61,11 @@ class LiveFolder:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        if self._folder.kafka.exists():
+            raise BackupFailed(
+                f"the log of {self._folder.root} is in Kafka, and a backup copies segment files;"
+                " copy the topics with Kafka's own tools"
+            )
         self.cluster = self._checked()
         self.held = self._open.enter_context(HeldLog(self._folder.log))
         return self

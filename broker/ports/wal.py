@@ -1,4 +1,4 @@
-"""A log as actors see it. Implemented by `broker/wal/segmented` and `broker/wal/memory_wal.py`."""
+"""A log as actors see it. Implemented in `broker/wal`: `segmented`, `kafka` and `memory_wal.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +53,14 @@ class WriterFailed(WalError):
     """
 
 
+class NotStored(WriterFailed):
+    """The storage refused a write as a whole: nothing of it is stored. As final."""
+
+
+class Unsuitable(WalError):
+    """The storage answers, but is not set up as a log needs it; the message says what to change."""
+
+
 class LogClosed(WalError):
     """The log object is closed."""
 
@@ -74,9 +82,9 @@ class OutOfRange(WalError):
 class Corrupt(WalError):
     """A stored record fails its checksum or does not parse."""
 
-    def __init__(self, file: str, offset: int, reason: str) -> None:
-        super().__init__(f"{file}: damaged at byte {offset}: {reason}")
-        self.file, self.offset, self.reason = file, offset, reason
+    def __init__(self, file: str, offset: int, reason: str, unit: str = "byte") -> None:
+        super().__init__(f"{file}: damaged at {unit} {offset}: {reason}")
+        self.file, self.offset, self.reason, self.unit = file, offset, reason, unit
 
 
 class UnknownFormat(WalError):
@@ -92,6 +100,11 @@ class Log(Protocol):
 
     @property
     def term(self) -> Term: ...
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether `give_back` and `thin` can give back space; without, there is no use in them."""
+        ...
 
     def bounds(self) -> LogBounds:
         """The durable bounds; never blocks, no I/O."""
@@ -207,8 +220,13 @@ class Wal(Protocol):
         """Fence every lower term durably, recover, and continue at `term`.
 
         Raises Fenced if a term >= `term` was opened before, Corrupt or UnknownFormat if the log
-        cannot be trusted, WriterFailed if the storage fails. On failure nothing is left open.
+        cannot be trusted, WriterFailed if the storage fails, Unsuitable if it is not set up for it.
+        On failure nothing is left open.
         """
+        ...
+
+    def warnings(self) -> Sequence[str]:
+        """What keeps logs from being written, for the operator; a sentence each. No I/O."""
         ...
 
     async def writable(self) -> bool:

@@ -178,6 +178,9 @@ class MemoryWal:
         stored.seal()
         return MemoryLog(self, channel, term, stored)
 
+    def warnings(self) -> Sequence[str]:
+        return ()
+
     async def writable(self) -> bool:
         return self._is_writable()
 
@@ -196,6 +199,10 @@ class MemoryLog:
     @property
     def term(self) -> Term:
         return self._term
+
+    @property
+    def gives_back(self) -> bool:
+        return True
 
     def bounds(self) -> LogBounds:
         return self._bounds

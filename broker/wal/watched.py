@@ -1,13 +1,15 @@
 """A log driver that remembers the first log that cannot be opened however often it is tried."""
 
-from broker.model.ids import PChannelName, Term
-from broker.ports.wal import Corrupt, Log, UnknownFormat, Wal
+from collections.abc import Sequence
 
-Unreadable = Corrupt | UnknownFormat
+from broker.model.ids import PChannelName, Term
+from broker.ports.wal import Corrupt, Log, UnknownFormat, Unsuitable, Wal
+
+Unreadable = Corrupt | UnknownFormat | Unsuitable
 
 
 class WatchedWal:
-    """Wraps a `ports.wal.Wal`. `unreadable`: the error of the first damaged log, or None."""
+    """Wraps a `ports.wal.Wal`. `unreadable`: why no retry opens the first such log, or None."""
 
     def __init__(self, wal: Wal) -> None:
         self._wal = wal
@@ -20,9 +22,12 @@ class WatchedWal:
     async def open(self, channel: PChannelName, term: Term) -> Log:
         try:
             return await self._wal.open(channel, term)
-        except (Corrupt, UnknownFormat) as error:
+        except (Corrupt, UnknownFormat, Unsuitable) as error:
             self.unreadable = self.unreadable or error
             raise
+
+    def warnings(self) -> Sequence[str]:
+        return self._wal.warnings()
 
     async def writable(self) -> bool:
         return await self._wal.writable()

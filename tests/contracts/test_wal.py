@@ -9,9 +9,9 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Fenced, LogClosed, OutOfRange
 from tests.broker.wal.some_records import group, record, seek_in
-from tests.contracts.wal_drivers import CHANNEL, Driver, driver, read_all
+from tests.contracts.wal_drivers import CHANNEL, Driver, driver, kafka_node, read_all
 
-__all__ = ["driver"]
+__all__ = ["driver", "kafka_node"]
 NOW_MS = 1_700_000_000_000
 
 

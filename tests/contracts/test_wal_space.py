@@ -13,9 +13,9 @@ from broker.model.retention.dead import Dead, VChannelPart
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Fenced, Log, LogClosed
 from tests.broker.wal.some_records import record
-from tests.contracts.wal_drivers import CHANNEL, Driver, driver, read_all
+from tests.contracts.wal_drivers import CHANNEL, Driver, read_all, rewriting_driver
 
-__all__ = ["driver"]
+__all__ = ["rewriting_driver"]
 LIVE, DROPPED = f"{CHANNEL}_1v0", f"{CHANNEL}_2v0"
 LATE = MessageId(1 << 62)
 DEAD = Dead({DROPPED: LATE})

@@ -12,9 +12,9 @@ from broker.model.retention.dead import Dead
 from broker.ports.wal import Fenced, Judge, Log, LogClosed
 from tests.broker.wal.some_records import batched, in_txn, record, with_own
 from tests.contracts.test_wal_space import read_on
-from tests.contracts.wal_drivers import CHANNEL, Driver, driver
+from tests.contracts.wal_drivers import CHANNEL, Driver, rewriting_driver
 
-__all__ = ["driver"]
+__all__ = ["rewriting_driver"]
 LIVE = f"{CHANNEL}_1v0"
 
 

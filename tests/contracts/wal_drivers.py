@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +11,23 @@ import pytest
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
 from broker.ports.wal import Log, Wal
+from broker.wal.kafka.kafka_wal import KafkaSizes, KafkaWal
 from broker.wal.memory_wal import MemoryWal
 from broker.wal.segmented import OsFiles, SegmentedSettings, SegmentedWal
 from tests.broker.wal.faulty_files import FaultyFiles
+from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
+from tests.kafka_node import kafka_node, new_place
+
+__all__ = ["driver", "kafka_node", "rewriting_driver"]
 
 CHANNEL = PChannelName("by-dev-rootcoord-dml_0")
 SMALL = SegmentedSettings(
     segment_bytes=16384, first_segment_bytes=8192, growth=2, index_spacing_bytes=512,
     open_files_max=2, indexes_max=2,
 )  # fmt: skip
+
+
+TOPICS = KafkaSizes(segment_bytes=8192, index_spacing_bytes=512, record_bytes_max=1 << 20)
 
 
 @dataclass(slots=True)
@@ -35,11 +44,33 @@ class Driver:
         return await self.again().open(CHANNEL, Term(self.term))
 
 
-@pytest.fixture(params=["memory", "segmented", "faulty"])
+REWRITING = ("memory", "segmented", "faulty")
+"""Those that give back space in the middle of a log."""
+
+
+@pytest.fixture(params=(*REWRITING, "topics", "kafka"))
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
-    """Each driver with small segments."""
+    """Each driver with small segments; "topics": that of Kafka, with topics in memory."""
+    if request.param == "kafka":
+        place = new_place(request.getfixturevalue("kafka_node"))
+        with closing(KafkaWal(place, "c", TOPICS)) as in_kafka:
+            yield Driver("kafka", lambda: in_kafka)
+    elif request.param == "topics":
+        topics = MemoryTopics(TOPICS)
+        yield Driver("topics", lambda: topics)
+    else:
+        yield from _on_files(request.param, tmp_path)
+
+
+@pytest.fixture(name="driver", params=REWRITING)
+def rewriting_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
+    """Each driver that gives back space in the middle of a log."""
+    yield from _on_files(request.param, tmp_path)
+
+
+def _on_files(name: str, tmp_path: Path) -> Iterator[Driver]:
     with ThreadPoolExecutor(1) as background:
-        match request.param:
+        match name:
             case "memory":
                 wal = MemoryWal(segment_bytes=8192)
                 yield Driver("memory", lambda: wal)

@@ -34,6 +34,13 @@ Meta = Annotated[
         " data folder.",
     ),
 ]
+Wal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where the log is: kafka://HOST:PORT,.../PREFIX; default: in the data folder.",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option(

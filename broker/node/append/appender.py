@@ -56,7 +56,7 @@ from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, SnapshotProgress
 from broker.node.state.tail import Tail
 from broker.node.state.vchannel_traffic import count_group
-from broker.node.state.wal_refusals import refusal_of, unknown_outcomes
+from broker.node.state.wal_refusals import failed_outcomes, refusal_of
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 REFUSING = "refusing"
@@ -276,7 +276,7 @@ class Appender(Actor[_Message]):
             await self._store(records, sequenced, acks)
         except (Fenced, WriterFailed) as error:
             refusal = self._refuse(error)
-            acks.finish(unknown_outcomes(refusal, sequenced.outcomes))
+            acks.finish(failed_outcomes(error, refusal, sequenced.outcomes))
             return
         if tick is not None and not (records and records[-1].kind == MessageType.TIME_TICK):
             # No record carries this tick, so readers learn of it from memory only.

@@ -308,7 +308,7 @@ class Compactor(Actor[CompactLogs]):
 
 def _compacts(channel: OpenChannel) -> bool:
     writes = channel.channel.access is AccessMode.READ_WRITE
-    return writes and channel.snapshot.checkpoint is not None
+    return writes and channel.log.gives_back and channel.snapshot.checkpoint is not None
 
 
 def _is_behind(channel: OpenChannel, segment: SealedSegment) -> bool:

@@ -209,4 +209,4 @@ class Reclamation(Actor[ReclaimSpace]):
 
 def _gives(channel: OpenChannel) -> bool:
     writes = channel.channel.access is AccessMode.READ_WRITE
-    return writes and channel.snapshot.checkpoint is not None
+    return writes and channel.log.gives_back and channel.snapshot.checkpoint is not None

@@ -12,8 +12,10 @@ from broker.ports.wal import (
     Corrupt,
     Fenced,
     LogClosed,
+    NotStored,
     OutOfRange,
     UnknownFormat,
+    Unsuitable,
     WriterFailed,
 )
 
@@ -33,7 +35,7 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(StreamingCode.ON_SHUTDOWN, f"storage refused: {error}")
         case LogClosed():
             return Refusal(StreamingCode.ON_SHUTDOWN, f"{error}; locate the channel again")
-        case Corrupt() | UnknownFormat():
+        case Corrupt() | UnknownFormat() | Unsuitable():
             return Refusal(StreamingCode.UNRECOVERABLE, str(error))
         case _:
             return Refusal(StreamingCode.INNER, f"{type(error).__name__}: {error}")
@@ -43,6 +45,16 @@ def refused(error: Exception) -> Refused:
     """The same as an exception."""
     refusal = refusal_of(error)
     return Refused(refusal.code, refusal.cause)
+
+
+def failed_outcomes(
+    error: Fenced | WriterFailed, refusal: Refusal, outcomes: Sequence[AppendOutcome]
+) -> list[AppendOutcome]:
+    """The outcomes of a group that the log did not acknowledge, refused with `refusal`."""
+    if isinstance(error, NotStored):
+        # As certain as for later appends, and told with the same code.
+        return [each if isinstance(each, Refusal) else refusal for each in outcomes]
+    return unknown_outcomes(refusal, outcomes)
 
 
 def unknown_outcomes(refusal: Refusal, outcomes: Sequence[AppendOutcome]) -> list[AppendOutcome]:

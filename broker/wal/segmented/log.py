@@ -45,6 +45,10 @@ class SegmentedLog:
     def term(self) -> Term:
         return self._claim.term
 
+    @property
+    def gives_back(self) -> bool:
+        return True
+
     def bounds(self) -> LogBounds:
         return self._writer.bounds()
 

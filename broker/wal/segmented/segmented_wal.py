@@ -1,7 +1,7 @@
 """Opens segmented logs: claim, recover, seal by a new segment, check the claim."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,9 @@ class SegmentedWal:
             worker.stop()
             raise
         return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
+
+    def warnings(self) -> Sequence[str]:
+        return ()
 
     async def writable(self) -> bool:
         return await to_thread.run_sync(self._probe)

@@ -20,6 +20,7 @@ from broker.cli.commands.flags import (
     TlsCa,
     TlsCert,
     TlsKey,
+    Wal,
 )
 from broker.cli.fast_imports import fast_imports
 from broker.cli.global_options import chosen
@@ -29,6 +30,7 @@ from broker.process_signals import SIGNALS
 def serve(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
     meta: Meta = None,
+    wal: Wal = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -63,6 +65,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
             "config": config or chosen().config,
             "data_dir": data_dir,
             "meta": meta,
+            "wal": wal,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,
@@ -132,6 +135,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     data_dir: DataDir = None,
     meta: Meta = None,
+    wal: Wal = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -159,6 +163,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
             "node_id": node_id,
             "data_dir": data_dir,
             "meta": meta,
+            "wal": wal,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,

@@ -1,0 +1,121 @@
+"""The URL that says which Kafka keeps the log, and how: `kafka://HOST:PORT,.../PREFIX?...`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from broker.addresses import joined_address, split_address
+
+SCHEME: Final = "kafka"
+EXAMPLE: Final = "kafka://10.0.0.5:9092,10.0.0.6:9092/tidemark?replication=3&min_isr=2"
+REPLICAS_MAX: Final = 100
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,120}")
+_SYNCS: Final = {"always": True, "replicas": False}
+_KNOWN: Final = ("replication", "min_isr", "sync", "client")
+
+
+class BadWalUrl(ValueError):
+    """The URL does not say where the log is; the message says what is wrong with it."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url!r}: {reason}; write it as {EXAMPLE}")
+        self.url, self.reason = url, reason
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPlace:
+    """Where a log is in Kafka, and how safely it is kept there.
+
+    `servers`: HOST:PORT of brokers to ask first. Topics are named `PREFIX.PCHANNEL`. Of
+    `replication` copies `min_isr` must have a group before it is acknowledged. `syncs`: each copy
+    is also synced to its disk by then. `client`: a file with properties of librdkafka, or empty.
+    """
+
+    servers: tuple[str, ...]
+    prefix: str
+    replication: int = 3
+    min_isr: int = 2
+    syncs: bool = False
+    client: str = ""
+
+    def topic(self, channel: str) -> str:
+        """The topic of a pchannel."""
+        return f"{self.prefix}.{channel}"
+
+    @property
+    def shown(self) -> str:
+        """For messages: where it is, without how."""
+        return f"{SCHEME}://{','.join(self.servers)}/{self.prefix}"
+
+
+def kafka_place(url: str) -> KafkaPlace:
+    """Parse the URL. Raises BadWalUrl."""
+    parts = urlsplit(url)
+    if parts.scheme != SCHEME:
+        raise BadWalUrl(url, f"the scheme must be {SCHEME}, not {parts.scheme!r}")
+    if "@" in parts.netloc:
+        raise BadWalUrl(url, "it holds a user; name a file with it as client=FILE")
+    if parts.fragment:
+        raise BadWalUrl(url, f"#{parts.fragment} has no meaning here")
+    servers = tuple(_server(url, each) for each in parts.netloc.split(","))
+    prefix = parts.path.removeprefix("/")
+    if not _PREFIX.fullmatch(prefix) or not prefix.strip("."):
+        raise BadWalUrl(
+            url,
+            f"the prefix of the topics is {prefix!r}; it needs 1 to 120 letters, digits, dots,"
+            " hyphens and underscores behind the servers and a slash",
+        )
+    query = _query(url, parts.query)
+    replication = _count(url, query, "replication", 3)
+    min_isr = _count(url, query, "min_isr", 1 if replication < 3 else replication - 1)
+    if min_isr > replication:
+        raise BadWalUrl(url, f"min_isr={min_isr} is more than replication={replication}")
+    # One copy in the memory of one machine does not survive its power cut.
+    sync = query.get("sync", "replicas" if min_isr > 1 else "always")
+    if sync not in _SYNCS:
+        raise BadWalUrl(url, f"sync={sync} must be {' or '.join(_SYNCS)}")
+    client = query.get("client", "")
+    return KafkaPlace(servers, prefix, replication, min_isr, _SYNCS[sync], client)
+
+
+def checked_wal(url: str) -> str:
+    """The URL of a log as it is: empty for segment files. Raises BadWalUrl."""
+    if url:
+        kafka_place(url)
+    return url
+
+
+def _server(url: str, address: str) -> str:
+    try:
+        host, port = split_address(address)
+    except ValueError:
+        raise BadWalUrl(url, f"the server {address!r} is not HOST:PORT") from None
+    if not port:
+        raise BadWalUrl(url, f"the server {address!r} has port 0")
+    return joined_address(host, port)
+
+
+def _query(url: str, text: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text))
+    except ValueError:
+        raise BadWalUrl(url, f"?{text} is not NAME=VALUE&...") from None
+    for name, value in pairs:
+        if name not in _KNOWN:
+            raise BadWalUrl(url, f"{name!r} is unknown; known are {', '.join(_KNOWN)}")
+        if name in found:
+            raise BadWalUrl(url, f"{name} stands twice")
+        if not value:
+            raise BadWalUrl(url, f"{name} has no value")
+        found[name] = value
+    return found
+
+
+def _count(url: str, query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:4]) <= REPLICAS_MAX):
+        raise BadWalUrl(url, f"{name}={text} must be a number from 1 to {REPLICAS_MAX}")
+    return int(text)

@@ -1,0 +1,194 @@
+"""Makes topics as the log needs them, and refuses those that are otherwise."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from broker.ports.wal import Unsuitable
+from broker.wal.kafka.confluent_settings import MESSAGE_BYTES_MAX, READ_S, BadClientFile
+from broker.wal.kafka.kafka_errors import AWAY, MISSING, Failure, failure_of, result_of
+from broker.wal.kafka.kafka_url import KafkaPlace
+from broker.wal.kafka.partition import Unavailable
+from broker.wal.kafka.topic_ids import TopicIds
+
+TopicDescription = Any
+"""Of the client, which does not export the types of its answers in all releases."""
+FOREVER: Final = "-1"
+AT_ANY_TIME: Final = str((1 << 63) - 1)
+_KEPT: Final = {
+    # Retention is ours alone: the topic's own would remove what somebody still needs.
+    "cleanup.policy": "delete",
+    "retention.ms": FOREVER,
+    "retention.bytes": FOREVER,
+    # A copy that lags behind must never become the leader: it would take back what was promised.
+    "unclean.leader.election.enable": "false",
+    # Ticks are the cluster's time, whatever the clock of a Kafka broker shows.
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": AT_ANY_TIME,
+    "message.timestamp.after.max.ms": AT_ANY_TIME,
+}
+_WAIT_S: Final = 2 * READ_S
+"""The client keeps its own deadline; this is against waiting without end."""
+_LEADER_TRIES: Final = 50
+_LEADER_PAUSE_S: Final = 0.1
+
+
+class Topics:
+    """The topics of one place. Every call blocks its thread, for about READ_S at most."""
+
+    def __init__(
+        self,
+        place: KafkaPlace,
+        properties: Mapping[str, str | int | bool],
+        record_bytes_max: int,
+        ids: TopicIds,
+    ) -> None:
+        self._place, self._record_bytes_max, self._ids = place, record_bytes_max, ids
+        try:
+            self._admin = AdminClient(dict(properties))
+        except KafkaException as error:
+            raise BadClientFile(failure_of(error).text) from error
+        self._pause = threading.Event()
+
+    def ready(self, topic: str) -> int:
+        """Make the topic if it is missing and check it; the bytes of a message that it takes.
+
+        Raises Unsuitable, and Unavailable while Kafka does not answer or it has no leader.
+        """
+        known = self._ids.known(topic)
+        found = self._find(topic)
+        if found is None and known:
+            raise Unsuitable(
+                f"topic {topic} is missing, and it held the log: it was deleted, or this is another"
+                f" Kafka cluster; to begin with an empty one, remove {self._ids.place(topic)}"
+            )
+        if found is None:
+            self._make(topic)
+        for _ in range(_LEADER_TRIES):
+            if found is not None and found.partitions and _has_leader(found):
+                break
+            self._pause.wait(_LEADER_PAUSE_S)
+            found = self._find(topic)
+        else:
+            raise Unavailable(f"topic {topic}: its partition has no leader")
+        self._check(found)
+        takes = self._check_settings(topic)
+        self._check_id(topic, known, str(found.topic_id))
+        return takes
+
+    def trouble(self, topic: str) -> str:
+        """Why the topic takes no appends now; empty: it does. Raises Unavailable."""
+        found = self._find(topic)
+        if found is None:
+            return f"topic {topic} is missing"
+        if not found.partitions or not _has_leader(found):
+            return f"topic {topic}: its partition has no leader"
+        copies = len(found.partitions[0].isr)
+        if copies < self._place.min_isr:
+            return f"topic {topic} has {copies} copies in sync and needs {self._place.min_isr}"
+        return ""
+
+    def reach(self) -> None:
+        """Raise Unavailable unless Kafka answers."""
+        answer = result_of(self._admin.describe_cluster(request_timeout=READ_S), _WAIT_S)
+        if isinstance(answer, Failure):
+            raise Unavailable(f"{self._place.shown}: {answer.text}")
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Delete the records below an offset. Raises Unavailable."""
+        place = TopicPartition(topic, 0, offset)
+        [asked] = self._admin.delete_records([place], request_timeout=READ_S).values()
+        answer = result_of(asked, _WAIT_S)
+        # Out of range: the topic begins behind it already.
+        if isinstance(answer, Failure) and answer.name != "OFFSET_OUT_OF_RANGE":
+            raise Unavailable(f"topic {topic}: {answer.text}")
+
+    def _find(self, topic: str) -> TopicDescription | None:
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=READ_S)
+        answer = result_of(asked[topic], _WAIT_S)
+        if not isinstance(answer, Failure):
+            return answer
+        if answer.name in MISSING:
+            return None
+        if answer.name == "TOPIC_AUTHORIZATION_FAILED":
+            raise Unsuitable(f"topic {topic}: this user may not describe it")
+        raise Unavailable(f"topic {topic}: {answer.text}")
+
+    def _make(self, topic: str) -> None:
+        wanted = {
+            **_KEPT,
+            "min.insync.replicas": str(self._place.min_isr),
+            "max.message.bytes": str(max(MESSAGE_BYTES_MAX, self._record_bytes_max)),
+            "compression.type": "producer",
+        }
+        if self._place.syncs:
+            wanted["flush.messages"] = "1"
+        new = NewTopic(topic, 1, self._place.replication, config=wanted)
+        [asked] = self._admin.create_topics([new], request_timeout=READ_S).values()
+        answer = result_of(asked, _WAIT_S)
+        if not isinstance(answer, Failure) or answer.name == "TOPIC_ALREADY_EXISTS":
+            return
+        told = f"topic {topic} cannot be made: {answer.text}"
+        raise Unavailable(told) if answer.passes or answer.name in AWAY else Unsuitable(told)
+
+    def _check_id(self, topic: str, known: str, found: str) -> None:
+        if known and known != found:
+            raise Unsuitable(
+                f"topic {topic} was deleted and made anew: its id is {found}, and the log was in"
+                f" {known}; to go on with what it holds now, remove {self._ids.place(topic)}"
+            )
+        if not known:
+            # Before anything is written to it.
+            self._ids.remember(topic, found)
+
+    def _check(self, found: TopicDescription) -> None:
+        partitions = len(found.partitions)
+        if partitions != 1:
+            raise Unsuitable(
+                f"topic {found.name} has {partitions} partitions; a log needs one, so that it has"
+                " one order: use another prefix, or delete the topic if nothing in it is needed"
+            )
+        copies = len(found.partitions[0].replicas)
+        if copies < self._place.replication:
+            raise Unsuitable(
+                f"topic {found.name} has {copies} copies, and replication="
+                f"{self._place.replication} is asked for; add copies with"
+                " kafka-reassign-partitions, or ask for fewer"
+            )
+
+    def _check_settings(self, topic: str) -> int:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        [asked] = self._admin.describe_configs([resource], request_timeout=READ_S).values()
+        answer = result_of(asked, _WAIT_S)
+        if isinstance(answer, Failure):
+            raise Unavailable(f"topic {topic}: {answer.text}")
+        found = {name: it.value for name, it in answer.items()}
+        wrong = [f"{it}={found.get(it)}" for it, value in _KEPT.items() if found.get(it) != value]
+        if int(found["min.insync.replicas"]) < self._place.min_isr:
+            wrong.append(f"min.insync.replicas={found['min.insync.replicas']}")
+        if self._place.syncs and found["flush.messages"] != "1":
+            wrong.append(f"flush.messages={found['flush.messages']}")
+        takes = int(found["max.message.bytes"])
+        if takes < self._record_bytes_max:
+            wrong.append(f"max.message.bytes={takes}")
+        if wrong:
+            right = {
+                **_KEPT,
+                "min.insync.replicas": str(self._place.min_isr),
+                "max.message.bytes": f"{self._record_bytes_max} or more",
+                "flush.messages": "1",
+            }
+            remedy = ", ".join(f"{it}={right[it]}" for it in (each.split("=")[0] for each in wrong))
+            raise Unsuitable(
+                f"topic {topic} has {', '.join(wrong)}; the log needs {remedy}: set it with"
+                " kafka-configs"
+            )
+        return takes
+
+
+def _has_leader(found: TopicDescription) -> bool:
+    leader = found.partitions[0].leader
+    return leader is not None and bool(leader.id >= 0)
