@@ -86,7 +86,7 @@ async def _beside_loud(address: str, log: Client, seconds: float, during: Notice
         assert loud.stdout is not None
         await anyio.to_thread.run_sync(loud.stdout.readline)
         await _quiet(log, seconds, during)
-        return await anyio.to_thread.run_sync(loud.stdout.read)
+        return await anyio.to_thread.run_sync(loud.stdout.readline)
     finally:
         loud.kill()
         loud.wait()
@@ -141,9 +141,10 @@ async def _be_loud(address: str, seconds: float) -> None:
             asked += 1
             await anyio.sleep(max(0.0, began_s + asked / wanted - time.monotonic()))
         took_s = time.monotonic() - began_s
+        mib = LOUD_BATCH_BYTES / (1 << 20) / took_s
+        # Before the clients close: what they still have in flight may wait for seconds.
+        print(f"asked for {asked * mib:.1f} MiB/s and got {landed * mib:.1f} MiB/s", flush=True)
         tasks.cancel_scope.cancel()
-    mib = LOUD_BATCH_BYTES / (1 << 20) / took_s
-    print(f"asked for {asked * mib:.1f} MiB/s and got {landed * mib:.1f} MiB/s", flush=True)
 
 
 def _verdict(before: Noticed, during: Noticed, loud: str) -> int:
