@@ -11,6 +11,18 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def split_addresses(text: str) -> list[str]:
+    """Each HOST:PORT of a list with commas, in order. Raises ValueError saying what is wrong."""
+    found = [it.strip() for it in text.split(",")]
+    for number, address in enumerate(found):
+        if not address:
+            raise ValueError(f"{text!r} has an empty address; write HOST:PORT,HOST:PORT")
+        split_address(address)
+        if address in found[:number]:
+            raise ValueError(f"{text!r} names {address} twice; name each coordinator once")
+    return found
+
+
 def split_advertised(address: str) -> tuple[str, int | None]:
     """`HOST`, `HOST:PORT`, `V6` or `[V6]:PORT` as a pair; None for no port. Raises ValueError."""
     host, port = address, None

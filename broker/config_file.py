@@ -26,7 +26,7 @@ class ClientConfig:
     """Where client commands connect to, and how long they wait; None: not said here."""
 
     server: str | None = None
-    """HOST:PORT of the broker."""
+    """HOST:PORT of the broker; with commas between them, of all coordinators that may lead."""
     cluster: str | None = None
     """Name of the cluster that the broker must belong to."""
     tls: bool | None = None
@@ -102,12 +102,18 @@ def _refused(name: str, value: object) -> str:
         return "" if isinstance(value, bool) else "must be true or false"
     if not isinstance(value, str) or not value:
         return "must be text"
-    if name == "server" and not is_address(value):
-        return "must be HOST:PORT"
+    if name == "server" and not is_server(value):
+        return "must be HOST:PORT, or several with commas between them"
     return ""
 
 
-def is_address(text: str) -> bool:
-    """Whether it is HOST:PORT with a port that one can connect to."""
+def is_server(text: str) -> bool:
+    """Whether it is HOST:PORT, or several different ones with commas between them."""
+    found = [it.strip() for it in text.split(",")]
+    return all(map(_is_address, found)) and len(set(found)) == len(found)
+
+
+def _is_address(text: str) -> bool:
+    """Whether one can connect to it."""
     host, _, port = text.rpartition(":")
     return bool(host) and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536

@@ -1,7 +1,8 @@
 """The data folder of a broker: its layout, and the locks that keep a second process out.
 
-`tidemark.lock` and `node-<id>.lock` are held by flock, so that a killed process leaves no stale
-lock. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata,
+`tidemark.lock`, `node-<id>.lock` and `coordinator-<n>.lock` are held by flock, so that a killed
+process leaves no stale lock. Coordinators share `tidemark.lock`; who serves or restores has it
+alone. `format.json` has the version of the layout. `wal/` has the log, `meta.sqlite` the metadata,
 unless `metadata.json` says that it is in etcd. `audit/` has who did what.
 """
 
@@ -68,6 +69,13 @@ def hold(root: Path) -> Iterator[DataFolder]:
 
 
 @contextmanager
+def share(root: Path) -> Iterator[DataFolder]:
+    """The same for one of several coordinators, of which one leads: they keep out all others."""
+    with _held(root, LOCK, "stop it, or pass another --data-dir", shared=True):
+        yield DataFolder(root)
+
+
+@contextmanager
 def hold_node(root: Path, node_id: int) -> Iterator[DataFolder]:
     """Share the folder with a coordinator and other nodes, as the only node with this ID."""
     with _held(root, f"node-{node_id}.lock", "stop it, or pass another --node-id"):
@@ -102,7 +110,7 @@ def clear_unfinished(root: Path) -> None:
 
 
 @contextmanager
-def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
+def _held(root: Path, lock_file: str, remedy: str, *, shared: bool = False) -> Iterator[None]:
     try:
         make_folder(root)
         lock = open_lock(root / lock_file)
@@ -110,15 +118,15 @@ def _held(root: Path, lock_file: str, remedy: str) -> Iterator[None]:
         raise DataFolderError(f"cannot use data folder {root}: {error.strerror}") from error
     try:
         what = f"data folder {root}" if lock_file == LOCK else f"{root / lock_file}"
-        _take(lock, what, remedy)
+        _take(lock, what, remedy, shared=shared)
         _check_layout(root)
         yield
     finally:
         os.close(lock)
 
 
-def _take(lock: int, what: str, remedy: str) -> None:
-    holder = take_lock(lock)
+def _take(lock: int, what: str, remedy: str, *, shared: bool = False) -> None:
+    holder = take_lock(lock, shared=shared)
     if holder is not None:
         told = f"{what} is in use by process {holder or 'unknown'}; {remedy}"
         raise DataFolderError(told)

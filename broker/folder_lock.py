@@ -15,14 +15,15 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
-def take_lock(lock: int) -> str | None:
-    """Take the lock for this process, and write its pid; else the pid of the holder, or "".
+def take_lock(lock: int, *, shared: bool = False) -> str | None:
+    """Take the lock for this process, and write its pid; else the pid of a holder, or "".
 
     The kernel frees it with the descriptor, so a killed process leaves none. The file stays: were
-    it removed, two processes could lock two files of its name.
+    it removed, two processes could lock two files of its name. `shared`: other shared ones may be
+    held beside it.
     """
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return os.pread(lock, PID_BYTES, 0).decode(errors="replace").strip()
     with suppress(OSError):  # the lock is held anyway; on a full disk the pid stays unknown

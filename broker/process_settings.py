@@ -15,7 +15,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from broker.addresses import split_address, split_advertised
+from broker.addresses import split_address, split_addresses, split_advertised
 from broker.config_file import CLIENT_TABLE, CONFIG_FILE, BadConfig, client_config, read_config
 from broker.core.naming import PCHANNELS_MAX
 from broker.core.pressure.limit_rules import checked_limits
@@ -91,7 +91,12 @@ class Settings(BaseSettings):
     """Number of node processes that `tidemark serve` starts and restarts; 0: one process does
     everything."""
     coordinator: str = ""
-    """HOST:PORT of the coordinator of a node process."""
+    """HOST:PORT of the coordinator of a node process; with commas between them, of all that may
+    lead."""
+    leader_lease_s: Annotated[float, Field(ge=4, le=300)] = 5.0
+    """Seconds without a sign of the leading coordinator after which one that stands by takes over.
+    A dead process is followed at once; this is for silent ones. The leader answers nobody after
+    half of it."""
     node_lease_s: Annotated[float, Field(ge=0.2, le=300)] = 5.0
     """Seconds without a heartbeat after which a node stops writing and loses its channels. A dead
     process is noticed at once; this is for silent ones, so make it longer than a restart of the
@@ -274,12 +279,17 @@ class Settings(BaseSettings):
             raise ValueError("1 is no storage version of Milvus; use 0, 2 or 3")
         return value
 
-    @field_validator("listen", "coordinator")
+    @field_validator("listen")
     @classmethod
     def _is_host_and_port(cls, value: str) -> str:
         if value:
             split_address(value)
         return value
+
+    @field_validator("coordinator")
+    @classmethod
+    def _are_addresses(cls, value: str) -> str:
+        return ",".join(split_addresses(value)) if value else value
 
     @model_validator(mode="after")
     def _has_whole_meta(self) -> Self:

@@ -1,6 +1,6 @@
 """How a refusal ends a call: the gRPC code, and the details trailer that clients read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from schemas.encoding.fields import field, fields
@@ -13,6 +13,8 @@ CAUSE_CHARACTERS_MAX: Final = 1024
 
 _TYPE: Final = b"milvus.proto.streaming.StreamingError"
 _TYPE_URL: Final = b"type.googleapis.com/" + _TYPE
+_NOT_LEADING: Final = b"tidemark.v1.NotLeading"
+_NOT_LEADING_URL: Final = b"type.googleapis.com/" + _NOT_LEADING
 
 _GRPC_UNKNOWN: Final = 2
 _FAILED_PRECONDITION: Final = 9
@@ -31,6 +33,8 @@ class StreamingError:
 
     code: int
     cause: str
+    leader: str | None = None
+    """Of a coordinator that does not lead: the address of the one that does, or "" for none."""
 
 
 def grpc_code(streaming_code: int) -> int:
@@ -55,17 +59,28 @@ def status_details(error: StreamingError) -> bytes:
     A long cause is truncated, because peers drop a call whose trailers are too long.
     """
     clipped = StreamingError(error.code, error.cause[:CAUSE_CHARACTERS_MAX])
-    detail = field(0x0A, _TYPE_URL) + field(0x12, streaming_error(clipped))
+    details = field(0x1A, field(0x0A, _TYPE_URL) + field(0x12, streaming_error(clipped)))
+    if error.leader is not None:
+        # A detail of its own: Milvus's clients look for a StreamingError, and pass over others.
+        leader = field(0x0A, error.leader.encode("utf-8", "replace")) if error.leader else b""
+        details += field(0x1A, field(0x0A, _NOT_LEADING_URL) + field(0x12, leader))
     code = grpc_code(error.code)
-    return (b"\x08" + varint(code) if code else b"") + field(0x1A, detail)
+    return (b"\x08" + varint(code) if code else b"") + details
 
 
 def read_status_details(data: bytes) -> StreamingError | None:
     """The first StreamingError among the details; None when there is none. Raises Malformed."""
+    error: StreamingError | None = None
+    leader: str | None = None
     for tag, first, stop in fields(data, 0, len(data)):
-        if tag == 0x1A and (error := _read_detail(data[first:stop])):
-            return error
-    return None
+        if tag != 0x1A:
+            continue
+        kind, value = _read_detail(data[first:stop])
+        if kind == _TYPE and error is None:
+            error = read_streaming_error(value)
+        elif kind == _NOT_LEADING:
+            leader = _read_leader(value)
+    return error if error is None or leader is None else replace(error, leader=leader)
 
 
 def read_streaming_error(data: bytes) -> StreamingError:
@@ -79,12 +94,19 @@ def read_streaming_error(data: bytes) -> StreamingError:
     return StreamingError(code, cause.decode("utf-8", "replace"))
 
 
-def _read_detail(data: bytes) -> StreamingError | None:
-    """Any prefix may stand before the type's name in the URL."""
+def _read_leader(data: bytes) -> str:
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            return data[first:stop].decode("utf-8", "replace")
+    return ""
+
+
+def _read_detail(data: bytes) -> tuple[bytes, bytes]:
+    """The name of the type, and the value; any prefix may stand before the name in the URL."""
     type_url = value = b""
     for tag, first, stop in fields(data, 0, len(data)):
         if tag == 0x0A:
             type_url = data[first:stop]
         elif tag == 0x12:
             value = data[first:stop]
-    return read_streaming_error(value) if type_url.rpartition(b"/")[2] == _TYPE else None
+    return type_url.rpartition(b"/")[2], value

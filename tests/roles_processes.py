@@ -66,12 +66,24 @@ class RoleProcess:
 
     async def ready(self) -> str:
         """The address it serves; fails when it ends instead."""
+        return self._address(await self.first_line(), "ready")
+
+    async def stands_by(self) -> str:
+        """The address of a coordinator that does not lead; fails when it does."""
+        return self._address(await self.first_line(), "standby")
+
+    async def first_line(self) -> str:
+        """The next line on its standard output."""
         assert self.process.stdout is not None
         with anyio.fail_after(GUARD_S):
-            line = await anyio.to_thread.run_sync(
+            return await anyio.to_thread.run_sync(
                 self.process.stdout.readline, abandon_on_cancel=True
             )
-        assert line.startswith("tidemark ready "), f"{line}{self.process.communicate(timeout=9)[1]}"
+
+    def _address(self, line: str, what: str) -> str:
+        if not line.startswith(f"tidemark {what} "):
+            self.process.kill()
+            raise AssertionError(f"{line}{self.process.communicate(timeout=9)[1]}")
         return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
 
     async def complaint(self, code: int = 1) -> str:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -16,22 +16,36 @@ from broker.app.storage import disk_reserve, metadata
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
 from broker.coordinator.json_records import UnreadableRecord
+from broker.coordinator.leases.leader_lease import LeaderLease
 from broker.coordinator.leases.leadership import Deposed, LedStore, lead
 from broker.coordinator.live_config.config_records import ConfigRecords
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
 from broker.core.naming import control_channel, pchannel_names
 from broker.data_folder import DataFolder
+from broker.edge.tidemark.process_view import Coordinators
 from broker.model.failure import Refused
 from broker.model.ids import PChannelName, VChannelName
 from broker.model.master.live_config import StoredSettings
 from broker.ports.callbacks import Callbacks
+from broker.ports.leader_check import Candidates
 from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 
 RETRY_S = 0.5
 
 log = structlog.get_logger("tidemark")
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The lead over a cluster that other coordinators stand by for."""
+
+    store: LedStore
+    lease: LeaderLease
+    candidates: Candidates
+    name: str
+    """Of this process in the data folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +63,48 @@ class LedCluster:
     settings: SettingsInForce
     """With those that are stored; the coordinator starts with them."""
     control: VChannelName
+    lead: Lead | None = None
+    """None where nobody stands by, because this process keeps all others out of the folder."""
 
 
 @asynccontextmanager
 async def led_cluster(
-    settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks
+    settings: Settings,
+    folder: DataFolder,
+    bound: socket.socket,
+    callbacks: Callbacks,
+    taken: Lead | None = None,
 ) -> AsyncIterator[LedCluster]:
     """Lead the cluster of the folder, made on the first start, with its metadata open.
 
-    `callbacks` come on top of those that the settings name. Raises CannotStart.
+    `callbacks` come on top of those that the settings name. `taken`: the lead, where it was taken
+    already. Raises CannotStart.
     """
     callbacks = {**load_callbacks(settings.callbacks), **callbacks}
     address = with_advertised(settings, bound).advertise
     disk_reserve(settings, folder)
-    async with metadata(settings, folder) as store:
+    async with AsyncExitStack() as opened:
+        led = None if taken is None else taken.store
+        store: MetaStore | None = led
+        if store is None:
+            store = await opened.enter_async_context(metadata(settings, folder))
         pchannels = pchannel_names(settings.cluster, settings.pchannels)
-        cluster, led, stored = await _founded(store, pchannels, streaming=settings.streaming)
+        cluster, led, stored = await _founded(store, led, pchannels, streaming=settings.streaming)
         in_force = SettingsInForce(settings, stored)
         control = control_channel(cluster.control_host)
-        yield LedCluster(cluster.identity, led, pchannels, address, callbacks, in_force, control)
+        yield LedCluster(
+            cluster.identity, led, pchannels, address, callbacks, in_force, control, taken
+        )
+
+
+async def coordinators_of(leader: str, candidates: Candidates) -> Coordinators:
+    """The leader, and the others that run, as `tidemark health` shows them."""
+    others = [it.address for it in await candidates.running() if it.address]
+    return Coordinators(leader, [it for it in others if it != leader])
 
 
 async def _founded(
-    store: MetaStore, pchannels: tuple[PChannelName, ...], *, streaming: bool
+    store: MetaStore, led: LedStore | None, pchannels: tuple[PChannelName, ...], *, streaming: bool
 ) -> tuple[Cluster, LedStore, StoredSettings]:
     """The cluster, its metadata store under a new leader term, and the stored settings.
 
@@ -86,7 +119,6 @@ async def _founded(
     except MetaError as error:
         raise CannotStart(str(error)) from error
     reported = False
-    led: LedStore | None = None
     while True:
         try:
             if led is None:

@@ -6,12 +6,14 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 
 import anyio
 import structlog
 import uvloop
 
 from broker.app.advertised import with_advertised
+from broker.app.leading.standing_by import run_candidate
 from broker.app.leash import STDIN, Leash
 from broker.app.listening import bind
 from broker.app.logs import configure_logs
@@ -24,7 +26,7 @@ from broker.app.running_process import Broker
 from broker.app.security.secured import refuse_exposed
 from broker.app.systemd_reports import READY, STOPPING, SystemdReports
 from broker.config import misspelt
-from broker.data_folder import DataFolder, DataFolderError, hold, hold_node
+from broker.data_folder import DataFolder, DataFolderError, hold, hold_node, share
 from broker.process_settings import Settings
 from broker.process_signals import SIGNALS
 
@@ -50,8 +52,20 @@ def serve(settings: Settings, load: Load | None = None) -> None:
 
 
 def serve_coordinator(settings: Settings, load: Load | None = None) -> None:
-    """The same for a coordinator whose nodes are started separately."""
-    _run(settings, _hold_all, run_coordinator, Reloads(settings, load, None))
+    """The same for a coordinator whose nodes are started separately.
+
+    While another coordinator leads it stands by, and prints a line that says so; the ready line
+    follows when it leads.
+    """
+    systemd = SystemdReports()
+
+    def standing_by(listen: str, http: str) -> None:
+        sys.stdout.write(_line("tidemark standby", settings, listen, http))
+        sys.stdout.flush()
+        systemd.report(READY)
+
+    role = partial(run_candidate, standing_by=standing_by)
+    _run(settings, _share, role, Reloads(settings, load, None), systemd=systemd)
 
 
 def serve_node(settings: Settings, load: Load | None = None, *, leashed: bool) -> None:
@@ -66,14 +80,25 @@ def _hold_all(settings: Settings) -> AbstractContextManager[DataFolder]:
     return hold(settings.data_dir)
 
 
+def _share(settings: Settings) -> AbstractContextManager[DataFolder]:
+    return share(settings.data_dir)
+
+
 def _hold_node(settings: Settings) -> AbstractContextManager[DataFolder]:
     return hold_node(settings.data_dir, settings.node_id)
 
 
 def _run(
-    settings: Settings, hold_folder: Hold, role: Role, reloads: Reloads, *, leashed: bool = False
+    settings: Settings,
+    hold_folder: Hold,
+    role: Role,
+    reloads: Reloads,
+    *,
+    leashed: bool = False,
+    systemd: SystemdReports | None = None,
 ) -> None:
     SIGNALS.install()
+    systemd = systemd or SystemdReports()
     configure_logs(settings.log_level, settings.log_format, node=reloads.node)
     for name in misspelt(os.environ):
         log.warning("ignoring an environment variable that is not a setting", name=name)
@@ -86,7 +111,7 @@ def _run(
             with hold_folder(settings) as folder:
                 SIGNALS.defer()
                 running = role(settings, folder, bound)
-                uvloop.run(_serve(settings, running, reloads, leashed=leashed))
+                uvloop.run(_serve(settings, running, reloads, systemd, leashed=leashed))
     except DataFolderError as error:
         raise CannotStart(str(error)) from error
 
@@ -95,10 +120,11 @@ async def _serve(
     settings: Settings,
     role: AbstractAsyncContextManager[Broker],
     reloads: Reloads,
+    systemd: SystemdReports,
     *,
     leashed: bool,
 ) -> None:
-    loop, systemd = asyncio.get_running_loop(), SystemdReports()
+    loop = asyncio.get_running_loop()
     with anyio.CancelScope() as running:
         SIGNALS.attach(running.cancel, reloads.reload)
 
@@ -121,10 +147,15 @@ async def _serve(
 
 
 def _ready_line(settings: Settings, broker: Broker) -> str:
-    words = ["tidemark ready", f"listen={broker.listen}"]
-    if broker.address != broker.listen:
-        words.append(f"advertise={broker.address}")
+    settings = settings.model_copy(update={"advertise": broker.address})
+    return _line("tidemark ready", settings, broker.listen, broker.http)
+
+
+def _line(what: str, settings: Settings, listen: str, http: str) -> str:
+    words = [what, f"listen={listen}"]
+    if settings.advertise and settings.advertise != listen:
+        words.append(f"advertise={settings.advertise}")
     words.append(f"data={settings.data_dir}")
-    if broker.http:
-        words.append(f"http={broker.http}")
+    if http:
+        words.append(f"http={http}")
     return " ".join(words) + "\n"

@@ -25,7 +25,7 @@ from broker.app.actor_lookup import (
 )
 from broker.app.advertised import local_host
 from broker.app.broadcast_callbacks import NONE
-from broker.app.led_cluster import LedCluster, led_cluster
+from broker.app.led_cluster import Lead, LedCluster, coordinators_of, led_cluster
 from broker.app.limits_from_settings import (
     balance_rules,
     edge_limits,
@@ -63,8 +63,10 @@ from broker.core.cluster.node_leases import StartupGrace
 from broker.data_folder import DataFolder
 from broker.edge.roles import coordinator as coordinator_role
 from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.leader_gate import COORDINATOR_TERM, leader_gate
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
+from broker.edge.tidemark.process_view import Coordinators
 from broker.master.table.stored_table import StoredTable
 from broker.master.tree import master_tree
 from broker.metrics.view import CoordinatorFigures, Sources
@@ -90,16 +92,21 @@ NODE_COMMAND = (sys.executable, "-m", "broker", "node", "--leash")
 
 @asynccontextmanager
 async def run_coordinator(
-    settings: Settings, folder: DataFolder, bound: socket.socket, callbacks: Callbacks = NONE
+    settings: Settings,
+    folder: DataFolder,
+    bound: socket.socket,
+    callbacks: Callbacks = NONE,
+    lead: Lead | None = None,
 ) -> AsyncIterator[Broker]:
     """A coordinator that answers when the block begins; if it starts nodes, all channels serve.
 
-    `bound` is used up. `callbacks`: as for `run_broker`. Raises CannotStart with nothing left
+    `bound` is used up. `callbacks`: as for `run_broker`. `lead`: what it leads with, where others
+    stand by; without it, this process has the folder alone. Raises CannotStart with nothing left
     running.
     """
     if settings.nodes:
         refuse_unnamed(settings.tls_cert, local_host(bound.getsockname()[0]))
-    async with led_cluster(settings, folder, bound, callbacks) as cluster:
+    async with led_cluster(settings, folder, bound, callbacks, lead) as cluster:
         parts = _CoordinatorParts(cluster.settings.now, cluster, bound)
         async with running(parts, settings, bound, cluster.store) as broker:
             yield broker
@@ -110,7 +117,7 @@ class _CoordinatorParts:
 
     def __init__(self, settings: Settings, cluster: LedCluster, bound: socket.socket) -> None:
         self.lookup = ActorLookup()
-        self.name = "coordinator"
+        self.name = "coordinator" if cluster.lead is None else cluster.lead.name
         self.address = cluster.address
         host, self._port = bound.getsockname()[:2]
         self._local_host = local_host(host)
@@ -184,6 +191,10 @@ class _CoordinatorParts:
         proxies = ClusterProxies(
             proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), proxy(CURSORS), address=self.address
         )
+        lead = self._cluster.lead
+        view = process_view(
+            system, settings, DamageRegistry(skipped=settings.skip_damage), readiness, audit
+        )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
             replace(
@@ -192,12 +203,11 @@ class _CoordinatorParts:
                 lead=self._cluster.store,
                 meta_table=StoredTable(self._cluster.store),
             ),
-            process_view(
-                system, settings, DamageRegistry(skipped=settings.skip_damage), readiness, audit
-            ),
+            view.with_coordinators(self._coordinators),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),
             audit,
+            None if lead is None else leader_gate(lead.lease),
         )
 
     async def until_ready(self, system: System) -> None:
@@ -231,6 +241,7 @@ class _CoordinatorParts:
             system,
             edge,
             coordinator=self._figures,
+            leads=self._leads,
         )
 
     async def hand_off(self, system: System) -> None:
@@ -245,6 +256,16 @@ class _CoordinatorParts:
                 await system.stop_child(f"{ROOT}/fleet")
             except ActorError:
                 pass  # the fleet was never started, or has failed
+
+    def _leads(self) -> bool:
+        lead = self._cluster.lead
+        return not self._cluster.store.deposed and (lead is None or lead.lease.left_s > 0)
+
+    async def _coordinators(self) -> Coordinators:
+        lead = self._cluster.lead
+        if lead is None:
+            return Coordinators(self.address)
+        return await coordinators_of(self.address if self._leads() else "", lead.candidates)
 
     def _check_lead(self) -> None:
         """Raises LeadLost. A log that cannot be opened is reported by its node's process."""
@@ -292,7 +313,13 @@ class _CoordinatorParts:
             # The advertised address is for clients: this machine may not reach itself there.
             host = self._local_host
         # Names the process that is meant: another one may listen at this address by now.
-        meant = {"cluster": self._settings.cluster, "server-id": str(node_id)}
+        term = str(self._cluster.store.term)
+        meant = {
+            "cluster": self._settings.cluster,
+            "server-id": str(node_id),
+            # So that a node that has met a newer coordinator does nothing for this one.
+            COORDINATOR_TERM: term,
+        }
         return RemoteNode(node_id, address, Calls(host, port, meant, self._tls), absent)
 
     def _node_settings(self) -> Settings:

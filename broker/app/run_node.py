@@ -11,12 +11,13 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
-from broker.addresses import split_address
+from broker.addresses import split_addresses
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
 from broker.app.limits_from_settings import edge_limits, node_limits, retention
@@ -30,12 +31,14 @@ from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.leases.leader_records import read_leader
 from broker.data_folder import DataFolder
 from broker.edge.roles import node as node_role
 from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.leader_gate import TermFence
 from broker.edge.server import EdgeServer
 from broker.metrics.view import Sources
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
 from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.membership.leased import Leased
@@ -46,6 +49,7 @@ from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
+from broker.remote.leader_calls import LeaderCalls
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.remote.remote_holds import RemoteHolds
 
@@ -69,16 +73,33 @@ async def run_node(
     disk_reserve(settings, folder)
     async with metadata(settings, folder, notes=False) as store:
         identity = await _cluster_identity(store, settings)
-        host, port = split_address(settings.coordinator)
-        calls = Calls(host, port, {"cluster": settings.cluster}, client_tls(settings))
+        fence = TermFence(partial(_leader_term, store))
+        calls = _coordinator_calls(settings, fence)
         address = with_advertised(settings, bound).advertise
         try:
             with log_storage(settings, folder, identity) as storage:
-                parts = _NodeParts(settings, storage, address, store, calls, identity)
+                shared = store, fence
+                parts = _NodeParts(settings, storage, address, shared, calls, identity)
                 async with running(parts, settings, bound) as broker:
                     yield broker
         finally:
             calls.close()
+
+
+def _coordinator_calls(settings: Settings, fence: TermFence) -> LeaderCalls:
+    tls = client_tls(settings)
+
+    def connect(host: str, port: int) -> Calls:
+        return Calls(host, port, {"cluster": settings.cluster}, tls, fence.metadata)
+
+    return LeaderCalls(split_addresses(settings.coordinator), connect)
+
+
+async def _leader_term(store: MetaStore) -> int:
+    try:
+        return (await read_leader(store)).term
+    except MetaError as error:
+        raise Refused(StreamingCode.INNER, f"cannot read who leads: {error}") from error
 
 
 def _why_not(settings: Settings, refusal: Refusal) -> str:
@@ -125,8 +146,8 @@ class _NodeParts:
         settings: Settings,
         storage: LogStorage,
         address: str,
-        store: MetaStore,
-        calls: Calls,
+        shared: tuple[MetaStore, TermFence],
+        calls: LeaderCalls,
         identity: str,
     ) -> None:
         self.lookup = ActorLookup()
@@ -134,7 +155,7 @@ class _NodeParts:
         self.address = address
         self.settings = SettingsInForce(settings)
         self._settings = settings
-        self._store = store
+        self._store, self._fence = shared
         self._calls = calls
         self._identity = identity
         self._node_id = NodeId(settings.node_id)
@@ -164,6 +185,7 @@ class _NodeParts:
                 self.lookup.proxy(MEMBERSHIP),
             ),
             audit,
+            self._fence.check,
         )
 
     async def until_ready(self, system: System) -> None:

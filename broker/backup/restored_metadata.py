@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.coordinator.broadcast.broadcast_records import INCARNATION_KEY as BROADCAST_ID_KEY
 from broker.coordinator.catalog.collection_records import ADOPTED_KEY
-from broker.coordinator.leases.leadership import LEADER_KEY
+from broker.coordinator.leases.leader_records import LEADER_KEY
 from broker.coordinator.records import (
     CLUSTER_KEY,
     COLLECTION_ID_KEY,

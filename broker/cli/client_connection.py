@@ -21,7 +21,7 @@ from broker.config_file import (
     BadConfig,
     ClientConfig,
     client_config,
-    is_address,
+    is_server,
     read_config,
 )
 
@@ -47,9 +47,10 @@ def connection(server: str = "", profile: str | None = None) -> ClientConnection
 
     Raises BadConfig for an address that is none, a file that is wrong, an unknown profile.
     """
-    if server and not is_address(server):
+    if server and not is_server(server):
         raise BadConfig(
-            f"{server!r} is not a server address; use HOST:PORT, such as {DEFAULT_SERVER}"
+            f"{server!r} is not a server address; use HOST:PORT, such as {DEFAULT_SERVER}, or"
+            " HOST:PORT,HOST:PORT for coordinators that stand by for each other"
         )
     values: dict[str, Any] = {"server": DEFAULT_SERVER, "cluster": DEFAULT_CLUSTER}
     origins = dict.fromkeys([it.name for it in fields(ClientConfig)], "default")
@@ -86,7 +87,7 @@ def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConf
     if profile:
         yield f"profile {profile}", read_profile(profile)
     if from_environment := os.environ.get("TIDEMARK_SERVER"):
-        if not is_address(from_environment):
+        if not is_server(from_environment):
             raise BadConfig(f"TIDEMARK_SERVER must be HOST:PORT, not {from_environment!r}")
         yield "TIDEMARK_SERVER", ClientConfig(server=from_environment)
     elif (named := os.environ.get("TIDEMARK_PROFILE")) and not profile:

@@ -18,7 +18,7 @@ class TidemarkError(Exception):
 class ConnectionLost(TidemarkError):
     """The server cannot be reached, or went away before it answered; nothing was written."""
 
-    retriable = True
+    retriable, unsent = True, False  # `unsent`: there was no connection to send anything on
 
 
 class NodeUnreachable(ConnectionLost):
@@ -180,8 +180,7 @@ class ServerRefusal(TidemarkError):
     def __init__(self, cause: str, code: StreamingCode | None = None) -> None:
         self.code = self.expected if code is None else code
         self.cause = cause
-        words = cause or self.code.name.lower().replace("_", " ")
-        super().__init__(f"{words} ({self.code.name})")
+        super().__init__(f"{cause or self.code.name.lower().replace('_', ' ')} ({self.code.name})")
 
     def __reduce__(self) -> tuple[type["ServerRefusal"], tuple[str, StreamingCode]]:
         # By default the whole text would be passed as the cause when it is unpickled.
@@ -207,6 +206,12 @@ class ServerStopping(ServerRefusal):
 
     expected = StreamingCode.ON_SHUTDOWN
     retriable = True
+
+
+class NotLeader(ServerStopping):
+    """The coordinator does not lead, so it did nothing. `leader`: who does; "" if none is known."""
+
+    leader = ""
 
 
 class InvalidRequestSequence(ServerRefusal):

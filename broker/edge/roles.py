@@ -1,7 +1,7 @@
 """Which services a process offers, for each of the three roles it may have."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from grpclib.const import Handler
@@ -32,6 +32,7 @@ from broker.edge.tidemark.admin_service import (
     DescribeAll,
     NodeAdminService,
     ServerFacts,
+    StandbyAdminService,
 )
 from broker.edge.tidemark.broadcast_holds_service import BroadcastHoldsService
 from broker.edge.tidemark.broadcasts_service import BroadcastsService
@@ -104,6 +105,25 @@ def coordinator(cluster: ClusterProxies, offsets: DescribeAll) -> Role:
             StateService(middleware, facts.node_id, parts.state),
             AdminService(middleware, facts, proxies, parts.state, parts.view, offsets),
         )
+
+    return role
+
+
+def standby(leading: Role) -> Role:
+    """A coordinator that stands by, with all calls of `leading`, the role that it may get.
+
+    Its gate refuses them; only its own health is answered.
+    """
+
+    def role(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
+        def state() -> ServerState:
+            now = parts.state()
+            return ServerState.STANDBY if now is ServerState.HEALTHY else now
+
+        waiting, facts = replace(parts, state=state), parts.facts
+        # Last: of two handlers of one call the later one counts.
+        own = StandbyAdminService(middleware, facts, parts.proxies, state, parts.view)
+        return (*leading(middleware, waiting), own)
 
     return role
 

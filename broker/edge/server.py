@@ -15,6 +15,7 @@ from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_methods import check_audited
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.health_service import HealthService
+from broker.edge.rpc.leader_gate import Gate
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies
 from broker.edge.rpc.request_metadata import Identity
@@ -27,6 +28,7 @@ from broker.transport.tls import ServerTls
 DRAIN_SHARE = 0.7
 HANG_UP_SHARE = 0.2
 """Shares of the time a stop has: for open calls to end, then for peers to read what is left."""
+LOOK_S = 0.001
 BACKLOG = 1024
 """Connections that may wait to be accepted: all clients connect at once after a restart."""
 
@@ -34,7 +36,7 @@ BACKLOG = 1024
 class EdgeServer:
     """Serves from `start` to `stop`. Create it on its event loop. `role`: all, by default."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a server
         self,
         facts: ServerFacts,
         proxies: Proxies,
@@ -42,12 +44,13 @@ class EdgeServer:
         limits: EdgeLimits | None = None,
         role: Role | None = None,
         audit: AuditTrail | None = None,
+        gate: Gate | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
         self._audit = audit = audit or AuditTrail()
         self._middleware = middleware = Middleware(
-            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas, audit
+            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas, audit, gate
         )
         parts = RoleParts(facts, proxies, self.state, view)
         services = (role or single_process)(middleware, parts)
@@ -120,5 +123,9 @@ class EdgeServer:
         self._middleware.drain()
         with anyio.move_on_after(deadline_s * DRAIN_SHARE):
             await self._middleware.wait_until_idle()
+            # Else a request that was read just now would be cut off instead of refused.
+            while self._listener.has_calls:
+                await anyio.sleep(LOOK_S)
+                await self._middleware.wait_until_idle()
         with anyio.move_on_after(deadline_s * (1 - DRAIN_SHARE)):
             await self._listener.hang_up(deadline_s=deadline_s * HANG_UP_SHARE)

@@ -10,6 +10,7 @@ from broker.core.time import tso
 from broker.metrics.audit_figures import AUDIT_METRICS
 from broker.metrics.compaction_figures import COMPACTION_METRICS
 from broker.metrics.group_figures import GROUP_METRICS
+from broker.metrics.leader_figures import LEADER_METRICS
 from broker.metrics.limit_figures import LIMIT_METRICS
 from broker.metrics.process_figures import ProcessFigures
 from broker.metrics.retention_figures import RETENTION_METRICS
@@ -100,6 +101,7 @@ METRICS: Final = (
     *COMPACTION_METRICS,
     *LIMIT_METRICS,
     *AUDIT_METRICS,
+    *LEADER_METRICS,
     *WAL_METRICS,
     *PROCESS_METRICS,
 )

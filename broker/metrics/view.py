@@ -58,6 +58,8 @@ class Sources:
     certificate_ends_s: Callable[[], float | None] = lambda: None
     """When the certificate of this process ends, in Unix seconds; None without TLS."""
     audit: Callable[[], AuditFigures] = AuditFigures
+    leads: Callable[[], bool] | None = None
+    """Whether this coordinator leads; None in a process that is no coordinator."""
 
 
 @dataclass(slots=True)

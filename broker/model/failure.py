@@ -46,12 +46,28 @@ class Throttled(Refusal):
     retry_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class NotLeading(Refusal):
+    """This coordinator does not lead, so nothing was done. `leader`: who does, or ""."""
+
+    leader: str
+
+
 class Refused(Exception):
     """A `Refusal` as an exception."""
 
     def __init__(self, code: StreamingCode, cause: str) -> None:
         super().__init__(f"{code.name}: {cause}")
         self.refusal = Refusal(code, cause)
+
+
+class DoesNotLead(Refused):
+    """A `NotLeading` as an exception. `leader`: HOST:PORT to call instead; "": none is known."""
+
+    def __init__(self, cause: str, leader: str = "") -> None:
+        super().__init__(StreamingCode.ON_SHUTDOWN, cause)
+        self.leader = leader
+        self.refusal = NotLeading(StreamingCode.ON_SHUTDOWN, cause, leader)
 
 
 def invalid_argument(cause: str) -> Refused:

@@ -4,16 +4,16 @@ The connection is made at the first call, and again after it broke. A failed cal
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import DoesNotLead, Refused, StreamingCode
 from broker.transport import (
     Channel,
     MessageCodec,
@@ -41,10 +41,24 @@ class Unreachable(Refused):
 W = TypeVar("W", bound=WireMessage)
 
 
+class Caller(Protocol):
+    """Unary calls to a process of the cluster, wherever it is."""
+
+    async def call(
+        self, path: str, request: WireMessage, answer: type[W], *, deadline_s: float
+    ) -> W:
+        """Send one request and return its answer. Raises Unreachable, or the peer's Refused."""
+        ...
+
+
+def _nothing() -> Mapping[str, str]:
+    return {}
+
+
 class Calls:
     """Calls to the process at `host:port`; `metadata` is sent with every call.
 
-    `tls`: None calls without TLS.
+    `changing`: more metadata, asked for anew with every call. `tls`: None calls without TLS.
     """
 
     def __init__(
@@ -53,7 +67,9 @@ class Calls:
         port: int,
         metadata: Mapping[str, str],
         tls: ClientTls | None = None,
+        changing: Callable[[], Mapping[str, str]] = _nothing,
     ) -> None:
+        self._changing = changing
         self._address = f"{host}:{port}"
         self._metadata = dict(metadata)
         self._closed = False
@@ -81,7 +97,7 @@ class Calls:
                 path,
                 request,
                 answer,
-                metadata=self._metadata,
+                metadata={**self._metadata, **self._changing()},
                 deadline_s=deadline_s,
             )
         if received is None:
@@ -137,6 +153,8 @@ class Calls:
             details = None
         if details is None:
             return Refused(StreamingCode.UNKNOWN, f"{self._address}: {error.message}")
+        if details.leader is not None:
+            return DoesNotLead(f"{self._address}: {details.cause}", details.leader)
         try:
             code = StreamingCode(details.code)
         except ValueError:

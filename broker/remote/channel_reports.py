@@ -13,7 +13,7 @@ from actors import Actor, ActorError, Context, Envelope, Ref
 from broker.model.channel import PChannel
 from broker.model.failure import Refused
 from broker.model.ids import NodeId, PChannelName, Term
-from broker.remote.calls import Calls
+from broker.remote.calls import Caller
 from broker.remote.remote_coordinator import SERVICE
 from schemas.generated.tidemark import v1
 
@@ -31,7 +31,7 @@ class ChannelReporter(Actor[v1.ChannelEvent]):
 
     _context: Context[v1.ChannelEvent]
 
-    def __init__(self, node: NodeId, calls: Calls) -> None:
+    def __init__(self, node: NodeId, calls: Caller) -> None:
         self._node = node
         self._calls = calls
         self._reports = self._lost = 0

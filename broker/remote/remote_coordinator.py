@@ -9,7 +9,7 @@ from broker.model.ids import NodeId, TimeTick
 from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeLease
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
-from broker.remote.calls import Calls, Unreachable
+from broker.remote.calls import Caller, Unreachable
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Cluster/"
@@ -24,7 +24,7 @@ and continue as soon as it is back; clients would retry with ever longer pauses.
 class RemoteTicks:
     """A `TickSource`."""
 
-    def __init__(self, calls: Calls, spread: random.Random) -> None:
+    def __init__(self, calls: Caller, spread: random.Random) -> None:
         self._calls = calls
         self._spread = spread
 
@@ -67,7 +67,7 @@ class RemoteEnrolment:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: Caller,
         node: NodeId,
         address: str,
         *,

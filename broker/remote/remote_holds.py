@@ -11,7 +11,7 @@ from broker.model.retention.holders import (
     Removal,
 )
 from broker.model.retention.policy import LogStart
-from broker.remote.calls import Calls
+from broker.remote.calls import Caller
 from broker.remote.remote_coordinator import SERVICE
 from schemas.generated.tidemark import v1
 
@@ -21,7 +21,7 @@ ANSWER_S = 5.0
 class RemoteHolds:
     """One call each, not retried: the next round of truncation asks again."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Caller) -> None:
         self._calls = calls
 
     async def of(

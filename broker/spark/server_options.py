@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "127.0.0.1:19531"
 SERVER_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "server": (DEFAULT_SERVER, "address of the broker, or of the coordinator of a cluster"),
+    "server": (
+        DEFAULT_SERVER,
+        "address of the broker, or of the coordinator of a cluster; of several, all with commas",
+    ),
     "cluster": ("by-dev", "name of the cluster; the broker refuses a query for another one"),
     "tls": ("`false`", "`true`: connect with TLS and trust what the system of each host trusts"),
     "tlsCa": (

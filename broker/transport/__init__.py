@@ -9,12 +9,13 @@ Only this package uses grpclib's and h2's internals; a test fails when those cha
 from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
 from broker.transport.cancellation import restored_cancellation
 from broker.transport.codec import MessageCodec, WireMessage
-from broker.transport.dialling import Channel
+from broker.transport.dialling import NOT_READ, Channel, NotConnected
 from broker.transport.listener import Listener, ListenerLimits
 from broker.transport.streams import BatchStream, CutShort, Stalled, StreamGone
 from broker.transport.unary_calls import unary_call
 
 __all__ = [
+    "NOT_READ",
     "BatchStream",
     "CallStatus",
     "Channel",
@@ -23,6 +24,7 @@ __all__ = [
     "Listener",
     "ListenerLimits",
     "MessageCodec",
+    "NotConnected",
     "ServerBatchStream",
     "Stalled",
     "StreamGone",

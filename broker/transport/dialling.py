@@ -5,6 +5,7 @@ import asyncio
 
 import grpclib.client
 from grpclib.protocol import H2Protocol
+from h2.events import ConnectionTerminated
 from h2.settings import SettingCodes
 
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
@@ -12,6 +13,8 @@ from broker.transport.tls import ClientTls
 from broker.transport.untraced import untrace
 from broker.transport.whole_frames import WholeFrames
 
+NOT_READ = "the server stopped before it read this call, so it did nothing"
+"""The reason of a StreamTerminatedError for a call that GOAWAY excludes (RFC 9113, 6.8)."""
 FORGET_S = 5.0
 """Without an attempt for so long, earlier failures say nothing about the next one."""
 
@@ -108,6 +111,8 @@ class DialledConnection(H2Protocol):
         untrace(h2_connection)
         h2_connection.update_settings({SettingCodes.MAX_FRAME_SIZE: HTTP_FRAME_BYTES_MAX})
         self.connection.flush()
+        # Before grpclib ends all calls with one reason.
+        self.processor.processors[ConnectionTerminated] = self._terminated
         streams = self.processor.streams
         self._frames = WholeFrames(h2_connection, streams, self._to_h2, HTTP_FRAME_BYTES_MAX)
         self._transport = transport
@@ -123,6 +128,14 @@ class DialledConnection(H2Protocol):
             tls = self._channel.tls
             self._channel.refused = PLAIN_REFUSED if tls is None else tls.why_refused()
         super().connection_lost(exc)
+
+    def _terminated(self, event: ConnectionTerminated) -> None:
+        """End first those calls that the server has certainly not read."""
+        last = event.last_stream_id
+        streams = self.processor.streams
+        for number in [it for it in streams if last is not None and it > last]:
+            streams.pop(number).__terminated__(NOT_READ)
+        self.processor.process_connection_terminated(event)
 
     def _to_h2(self, data: bytes) -> bool:
         super().data_received(data)

@@ -111,7 +111,8 @@ class Listener(grpclib.server.Server):
         self._gone = asyncio.Event()
         self._gone.set()
         self._accepting = True
-        self._refused = 0
+        self.refused = 0
+        """How many connections were refused because `connections_max` were open."""
         self._tell_refused = refused
         self.connections_max = limits.connections_max
         """May change while it serves; open connections stay."""
@@ -127,11 +128,6 @@ class Listener(grpclib.server.Server):
     def connections(self) -> int:
         """How many connections are open."""
         return len(self._connections)
-
-    @property
-    def refused(self) -> int:
-        """How many connections were refused because `connections_max` were open."""
-        return self._refused
 
     async def listen(
         self,
@@ -168,6 +164,11 @@ class Listener(grpclib.server.Server):
         if self._server is not None:
             self._server.close()
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether a request was read and not answered yet; its handler may not have begun."""
+        return any(it.processor.streams for it in self._connections)
+
     async def hang_up(self, *, deadline_s: float = HANG_UP_S) -> None:
         """Close every connection and cancel the calls on it.
 
@@ -188,10 +189,10 @@ class Listener(grpclib.server.Server):
     def admit(self, connection: "PeerConnection", wire: asyncio.BaseTransport) -> bool:
         """Register a connection; False when there are too many."""
         if not self._accepting:
-            self._refused += 1
+            self.refused += 1
             return False
         if len(self._connections) >= self.connections_max:
-            self._refused += 1
+            self.refused += 1
             address = wire.get_extra_info("peername") or ("", 0)
             self._tell_refused(f"{address[0]}:{address[1]}", "CONNECTIONS_MAX")
             return False

@@ -88,19 +88,23 @@ class Kill:
 
 @dataclass(slots=True)
 class Cluster:
-    """The running processes. `coordinator`: None where it started the nodes and must live."""
+    """The running processes. `coordinators`: none where one started the nodes and must live."""
 
     address: str
     nodes: int
     log: Path
-    coordinator: "Restarted | None" = None
+    coordinators: "tuple[Restarted, ...]" = ()
+
+    def leader_of(self, address: str) -> "Restarted":
+        """The coordinator that serves there."""
+        return next(it for it in self.coordinators if address in it.arguments)
 
 
 class Restarted:
     """A process that is started again right after it was killed."""
 
     def __init__(self, *arguments: str, log: Path) -> None:
-        self._arguments = arguments
+        self.arguments = arguments
         self._log = log
         self.process = self._start()
 
@@ -133,7 +137,7 @@ class Restarted:
     def _start(self) -> "subprocess.Popen[str]":
         with self._log.open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "broker", *self._arguments],
+                [sys.executable, "-m", "broker", *self.arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -188,12 +192,13 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
     await anyio.sleep(AFTER_S)
     node = chosen.choice(sorted(set(owners.values())))
     pids = await node_pids(log)
-    hit = [it for it in lanes if cluster.coordinator or owners[it.pchannel] == node]
+    hit = [it for it in lanes if cluster.coordinators or owners[it.pchannel] == node]
+    leader = (await log.admin.health()).leader
     for lane in hit:
         lane.mark()
     at_s, began_s = time.time(), time.monotonic()
-    if cluster.coordinator:
-        cluster.coordinator.kill()
+    if cluster.coordinators:
+        cluster.leader_of(leader).kill()
     else:
         os.kill(pids[node], signal.SIGKILL)
     for lane in hit:
@@ -203,7 +208,7 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
         await lane.until_one_more()
     longest = max(hit, key=lambda lane: lane.longest_s)
     over_s = at_s + longest.longest_until_s - began_s
-    victim = "coordinator" if cluster.coordinator else f"node {node}"
+    victim = "coordinator" if cluster.coordinators else f"node {node}"
     return Kill(victim, at_s, len(hit), longest.longest_s, over_s)
 
 
@@ -238,19 +243,23 @@ def served(folder: Path, nodes: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def started_separately(folder: Path, nodes: int) -> Iterator[Cluster]:
-    """Run a coordinator and nodes that survive its death."""
+def started_separately(folder: Path, nodes: int, coordinators: int) -> Iterator[Cluster]:
+    """Run coordinators, of which one leads, and nodes that survive their deaths."""
     log, data = folder / "log", ("--data-dir", str(folder / "data"))
-    address = f"127.0.0.1:{free_port()}"
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(coordinators)]
+    servers = ",".join(addresses)
     with ExitStack() as running:
-        coordinator = Restarted("coordinator", *data, "--listen", address, log=log)
-        running.callback(coordinator.stop)
-        coordinator.address()
+        started = []
+        for address in addresses:
+            coordinator = Restarted("coordinator", *data, "--listen", address, log=log)
+            running.callback(coordinator.stop)
+            coordinator.address()
+            started.append(coordinator)
         for number in range(1, nodes + 1):
-            node_options = ("--node-id", str(number), "--coordinator", address)
+            node_options = ("--node-id", str(number), "--coordinator", servers)
             node = Restarted("node", *node_options, *data, "--listen", "127.0.0.1:0", log=log)
             running.callback(node.stop)
-        yield Cluster(address, nodes, log, coordinator)
+        yield Cluster(servers, nodes, log, tuple(started))
 
 
 def free_port() -> int:
@@ -276,15 +285,25 @@ def main() -> int:
         "--coordinator", action="store_true", help="kill the coordinator instead of nodes"
     )
     parser.add_argument(
+        "--coordinators",
+        type=int,
+        default=0,
+        help="start so many, and kill the one that leads instead of nodes",
+    )
+    parser.add_argument(
         "--p99-max",
         type=float,
         default=0.0,
         help="exit with 1 when p99 is longer, in seconds; 0: only measure",
     )
     arguments = parser.parse_args()
-    start = started_separately if arguments.coordinator else served
+    coordinators = arguments.coordinators or int(arguments.coordinator)
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
-        with start(Path(folder), arguments.nodes) as cluster:
+        with (
+            started_separately(Path(folder), arguments.nodes, coordinators)
+            if coordinators
+            else served(Path(folder), arguments.nodes)
+        ) as cluster:
             done, acknowledged, errors = anyio.run(
                 measure, cluster, arguments.kills, arguments.seed
             )

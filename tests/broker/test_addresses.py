@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.addresses import split_address
+from broker.addresses import split_address, split_addresses
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,21 @@ def test_an_address_is_host_and_port(text: str, parts: tuple[str, int]) -> None:
 def test_what_is_none_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         split_address(text)
+
+
+def test_several_addresses_stand_between_commas() -> None:
+    assert split_addresses("a:1, [::1]:2,b:0") == ["a:1", "[::1]:2", "b:0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a:1,", "has an empty address"),
+        (",", "has an empty address"),
+        ("a:1,b", "'b' is not HOST:PORT"),
+        ("a:1,b:2, a:1", "names a:1 twice"),
+    ],
+)
+def test_a_list_that_is_wrong_is_refused_with_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        split_addresses(text)

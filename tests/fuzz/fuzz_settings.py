@@ -5,7 +5,7 @@ from pathlib import Path
 
 from broker.client.master.config_files import BadConfigFile, changes_of
 from broker.config import changed_settings
-from broker.config_file import BadConfig, client_config, is_address, read_config
+from broker.config_file import BadConfig, client_config, is_server, read_config
 from broker.core.pressure.limit_rules import BadLimits, Scope, Subject, parsed_limits
 from broker.process_settings import GivenSettings, Settings
 from tests.fuzz.choice import numbered, read_by_first_byte
@@ -42,7 +42,7 @@ def _one_setting(data: bytes) -> None:
 
 
 def _address(data: bytes) -> None:
-    is_address(data.decode("utf-8", "replace"))
+    is_server(data.decode("utf-8", "replace"))
 
 
 def _file(name: str, data: bytes) -> Path:

@@ -36,6 +36,18 @@ def test_other_details_are_passed_over(error: StreamingError) -> None:
     assert read_status_details(data) == error
 
 
+@given(errors, st.text(st.characters(codec="utf-8")))
+def test_a_leader_comes_with_the_error_that_peers_of_milvus_find(
+    error: StreamingError, leader: str
+) -> None:
+    named = StreamingError(error.code, error.cause, leader)
+    data = status_details(named)
+    assert read_status_details(data) == named
+    first, second = Status.parse(data).details
+    assert bytes(first) == bytes(Status.parse(status_details(error)).details[0])
+    assert second.type_url == "type.googleapis.com/tidemark.v1.NotLeading"
+
+
 def test_a_long_cause_is_cut_so_that_the_trailers_stay_small() -> None:
     error = read_status_details(status_details(StreamingError(1, "ü" * 100_000)))
     assert error is not None

@@ -26,17 +26,19 @@ from broker.process_settings import Settings
 JSON = "application/json"
 
 
-def sources_of(
+def sources_of(  # noqa: PLR0913 - each kind of process has some of them
     settings: Settings,
     system: System,
     edge: EdgeServer,
     node: NodeRuntime | None = None,
     damages: Callable[[], Sequence[Damage]] = tuple,
     coordinator: CoordinatorFigures | None = None,
+    leads: Callable[[], bool] | None = None,
 ) -> Sources:
     """Where the metrics of a process are read.
 
-    `node`: None in a process that is not a node; `coordinator`: None without one.
+    `node`: None in a process that is not a node; `coordinator`: None without one that leads;
+    `leads`: None in a process that is no coordinator.
     """
     return Sources(
         statistics=system.statistics,
@@ -51,6 +53,7 @@ def sources_of(
         clock=SystemClock(),
         audit=edge.audit.sink.figures,
         certificate_ends_s=lambda: _unix_s(ends(settings.tls_cert)),
+        leads=leads,
     )
 
 

@@ -8,10 +8,10 @@ import typer
 Server = Annotated[
     str,
     typer.Option(
-        metavar="HOST:PORT",
+        metavar="HOST:PORT[,...]",
         # Not `envvar`: a profile that was named by a flag goes before the environment.
-        help="Address of the broker; default: that of --profile, else TIDEMARK_SERVER, else"
-        " 127.0.0.1:19531.",
+        help="Address of the broker, or those of all coordinators; default: that of --profile,"
+        " else TIDEMARK_SERVER, else 127.0.0.1:19531.",
         show_default=False,
     ),
 ]

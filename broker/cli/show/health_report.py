@@ -24,6 +24,9 @@ def show_health(server: str, *, as_json: bool) -> None:
         shown = {**asdict(found), "started_ms": moment(found.started_ms)}
         for name in _LINES:
             del shown[name]
+        shown["standbys"] = ", ".join(found.standbys)
+        if not found.leader:  # a node
+            del shown["leader"], shown["standbys"]
         for name, value in shown.items():
             table.add_row(name.removesuffix("_ms"), str(value))
         holders = holder_lines(found.holders, found.passed)

@@ -67,12 +67,13 @@ class PassedHolder:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of a server. `state`: starting, healthy, degraded or stopping.
+    """The health of a server. `state`: starting, healthy, degraded, stopping or standby.
 
     `data`: its data folder, on its machine. `cluster_id`: the same on all servers of one data
     folder, and on no other; "" from a server of an older release. `holders`, `passed`, `warnings`
     and `clashes` are worth a look, but do not make a server degraded. `clashes`: the first hundred
-    changes by clients of Milvus without effect, because their names or ids were taken.
+    changes by clients of Milvus without effect, because their names or ids were taken. `leader`,
+    `standbys`: the addresses of the coordinators; "" and none from a node.
     """
 
     state: str
@@ -94,6 +95,8 @@ class Health:
     passed: tuple[PassedHolder, ...] = ()
     warnings: tuple[str, ...] = ()
     clashes: tuple[str, ...] = ()
+    leader: str = ""
+    standbys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,8 @@ class ServerAdmin:
             passed=tuple(map(_passed, it.passed)),
             warnings=tuple(it.warnings),
             clashes=tuple(it.clashes),
+            leader=it.leader,
+            standbys=tuple(it.standbys),
         )
 
     async def channels(self) -> list[ChannelInfo]:

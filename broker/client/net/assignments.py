@@ -21,6 +21,8 @@ from broker.model.ids import PChannelName
 
 REPORTS_MAX = 1024
 WRITE_S = 5.0
+RETRY_OTHER_S = 0.2
+"""Before another coordinator is asked: one of them leads, or soon will."""
 READ_ONLY_S = 0.5
 """A writer learns after so long that the channel is read-only; it may call again to wait on."""
 
@@ -55,8 +57,11 @@ class Assignments:
             except TidemarkError as error:
                 self._current = False
                 self._begin_wait(str(error))
-                self._last_error = error
                 self._backoff = self._backoff.failed()
+                if self._connection.tries_on(error):
+                    await anyio.sleep(RETRY_OTHER_S * self._spread.random())
+                    continue
+                self._last_error = error
                 # Wakes `ready`, which raises the error of the first attempt.
                 self._announce()
             await anyio.sleep(self._backoff.delay_s(self._spread.random()))
@@ -143,7 +148,7 @@ class Assignments:
 
     async def _read_tables(self, stream: Conversation) -> None:
         # The first table must arrive soon; later silence only means that nothing changed.
-        for message in await stream.read(self._open_s):
+        for message in await stream.read(self._connection.first_answer_s(self._open_s)):
             self._take(read_assignment(message))
         # Only a table counts as success: a server that accepts streams may still have none.
         self._backoff = self._backoff.succeeded()

@@ -20,6 +20,7 @@ from broker.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     NodeUnreachable,
+    NotLeader,
     NotOffered,
     NotTrusted,
     ProtocolBroken,
@@ -31,10 +32,12 @@ from broker.client.errors import (
 from broker.client.lifetime import ClientLifetime
 from broker.model.failure import StreamingCode
 from broker.transport import (
+    NOT_READ,
     CallStatus,
     Channel,
     ClientBatchStream,
     MessageCodec,
+    NotConnected,
     Stalled,
     StreamGone,
     WireMessage,
@@ -123,7 +126,7 @@ class Connection:
         )
         self._channel.secure(tls)
         if given is not None:
-            self._channel.dial_s_max = DIAL_S_MAX
+            self.limit_dialling(DIAL_S_MAX)
 
     async def call(
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
@@ -162,6 +165,18 @@ class Connection:
                 # The deadline is for the opening; each read and write on the stream has its own.
                 opened.reschedule(None)
                 yield Conversation(stream)
+
+    def limit_dialling(self, seconds: float) -> None:
+        """Give up an attempt to connect to an address that was never reached after so long."""
+        self._channel.dial_s_max = seconds
+
+    def first_answer_s(self, longest_s: float) -> float:
+        """How long a new stream may be silent, of at most `longest_s`, before it has failed."""
+        return longest_s
+
+    def tries_on(self, _: TidemarkError) -> bool:
+        """Whether the next attempt may go to another server than the one that failed."""
+        return False
 
     def close(self) -> None:
         """Close the connection; every stream on it ends at once."""
@@ -277,7 +292,9 @@ def _translation(error: Exception, address: str) -> TidemarkError | None:
         case GRPCError(status=status, message=message, details=details):
             return _ended(CallStatus(status.value, message or "", details or b""))
         case StreamGone() | StreamTerminatedError() | Stalled() | ProtocolError():
-            return ConnectionLost(f"{address}: {error}")
+            gone = ConnectionLost(f"{address}: {error}")
+            gone.unsent = str(error) == NOT_READ
+            return gone
         case H2ProtocolError():
             return ConnectionLost(f"{address}: {type(error).__name__} {error}")
         # These before OSError, of which they are subclasses.
@@ -290,7 +307,9 @@ def _translation(error: Exception, address: str) -> TidemarkError | None:
         case OSError():
             # asyncio says nothing of a peer that ends the handshake.
             cause = error.strerror or str(error) or LOST_IN_HANDSHAKE
-            return ConnectionLost(f"cannot reach {address}: {cause}")
+            lost = ConnectionLost(f"cannot reach {address}: {cause}")
+            lost.unsent = isinstance(error, ConnectionRefusedError | NotConnected)
+            return lost
         case FrameTooLarge() | Malformed():
             return ProtocolBroken(f"{address}: {error}")
         case _:
@@ -303,6 +322,10 @@ def _ended(status: CallStatus) -> TidemarkError:
         details = read_status_details(status.details)
     except Malformed:
         details = None
+    if details is not None and details.leader is not None:
+        not_leader = NotLeader(details.cause)
+        not_leader.leader = details.leader
+        return not_leader
     if details is not None:
         return refusal(details.code, details.cause)
     match status.code:

@@ -8,6 +8,7 @@ from broker.client.net.assignment_table import Location
 from broker.client.net.assignments import Assignments
 from broker.client.net.connection import Connection, Given
 from broker.client.net.deadlines import Deadlines
+from broker.client.net.leader_connection import LeaderConnection, split_servers
 from broker.client.net.wait_report import Wait
 from broker.client.net.waits import Waits, answer_of
 from broker.model.ids import PChannelName
@@ -15,7 +16,7 @@ from broker.transport.tls import ClientTls
 
 
 class Network:
-    """One client's connections to the cluster at `server`.
+    """One client's connections to the cluster at `server`: HOST:PORT, or several with commas.
 
     `spread` is the jitter that keeps many clients from retrying at the same moments. `tls`: how to
     connect to each server; None connects without TLS.
@@ -34,7 +35,9 @@ class Network:
         self._tls = tls
         self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
+        servers = split_servers(server)
         self._server = server
+        self._servers = frozenset(servers)
         self.waits = Waits()
         self.on_dropped: Callable[[], None] = lambda: None
         """Called when a server refuses an append because the collection was dropped."""
@@ -46,7 +49,11 @@ class Network:
         # Not a seeded generator: with one seed two programs would share producer names, and the
         # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
-        self.coordinator = self.connection(server)
+        self.coordinator = (
+            self.connection(server)
+            if len(servers) == 1
+            else LeaderConnection(servers, self.connection, self.lifetime, spread)
+        )
         self.assignments = Assignments(
             self.coordinator, self.waits, open_s=self.open_s, spread=spread
         )
@@ -63,7 +70,7 @@ class Network:
                 address,
                 cluster=self._cluster,
                 lifetime=self.lifetime,
-                given=None if address == self._server else self._given(address),
+                given=None if address in self._servers else self._given(address),
                 tls=self._tls,
             )
             self._connections[address] = found
@@ -72,7 +79,7 @@ class Network:
     def begin_wait(self, owner: str, name: PChannelName, location: Location | None) -> Wait:
         """Begin to wait for the `owner` of a pchannel, which was at this location, if anywhere."""
         # One process may be server and node: the program then waits for one thing, not for two.
-        if location is not None and location.address == self._server:
+        if location is not None and location.address in self._servers:
             return self.waits.begin(answer_of(self._server))
         return self.waits.begin(owner, name)
 

@@ -1799,15 +1799,16 @@ def connect(
     resend: bool = True,
     tls: Tls | None = None,
 ) -> Client:
-    """Connect to the cluster that `server` (HOST:PORT) belongs to.
+    """Connect to the cluster that `server` belongs to: HOST:PORT, or several with commas.
 
         with connect("127.0.0.1:19531", deadlines=Deadlines(append_s=30)) as log:
             log.append("flights", b"...")
 
     Raises BadAddress when `server` is not HOST:PORT, and ConnectionLost at once when nothing
-    listens there; the client reconnects after later losses. `cluster`: a server of another cluster
-    refuses every call with OperationIgnored. `limits` bounds what waits to be appended to each
-    pchannel; `gathering` sets how appends become batches.
+    listens there; the client reconnects after later losses. Of coordinators that stand by for each
+    other give all addresses: the client follows the one that leads. `cluster`: a server of another
+    cluster refuses every call with OperationIgnored. `limits` bounds what waits to be appended to
+    each pchannel; `gathering` sets how appends become batches.
 
     With `resend` an append whose stream broke is sent again and stored once, because the log
     remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,

@@ -58,6 +58,13 @@ async def found_cluster(
     return await retry_conflicts(CLUSTER_KEY, attempt)
 
 
+async def check_cluster(store: MetaStore, pchannels: tuple[PChannelName, ...]) -> None:
+    """Raise what `found_cluster` would for these pchannels, without founding anything."""
+    found = await known_cluster(store)
+    if found is not None:
+        _check_growth(found.pchannels, pchannels)
+
+
 async def known_cluster(store: MetaStore) -> Cluster | None:
     """The cluster of this store; None before it is founded. MetaError."""
     entry = await store.get(CLUSTER_KEY)

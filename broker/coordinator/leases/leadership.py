@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from broker.coordinator.counters import count_up
+from broker.coordinator.leases.leader_records import LEADER_KEY, LeaderSeen, leader_puts
+from broker.coordinator.records import encode_number
+from broker.ports.leader_check import Candidate
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore, get_many
 
-LEADER_KEY = "leader"
 CHECK_S = 1.0
 """The longest time for which a coordinator without writes does not notice a newer one."""
 
@@ -108,6 +110,20 @@ class LedStore:
 
 
 async def lead(store: MetaStore) -> LedStore:
-    """Become the leader, at a term above all earlier ones. Raises MetaError."""
+    """Become the leader, at a term above all earlier ones. Raises MetaError.
+
+    For a process that nobody stands by for, because it keeps all others out of the store.
+    """
     counted = await count_up(store, LEADER_KEY)
     return LedStore(store, term=counted.number, revision=counted.revision)
+
+
+async def lead_after(
+    store: MetaStore, seen: LeaderSeen, candidate: Candidate, lease_s: float
+) -> LedStore:
+    """Follow this leader. Raises Conflict when somebody else has led since, and MetaError."""
+    term = seen.term + 1
+    puts = {LEADER_KEY: encode_number(term), **leader_puts(term, candidate, lease_s)}
+    # Of those that have seen the same leader end, one gets the lead.
+    revision = await store.write(puts, expect={LEADER_KEY: seen.revision})
+    return LedStore(store, term, revision)

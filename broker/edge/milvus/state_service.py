@@ -15,9 +15,11 @@ UNREGISTERED = -1
 
 
 class ServerState(Enum):
-    """The states of `tidemark.v1.Health`. DEGRADED: it serves, but not every pchannel."""
+    """The states of `tidemark.v1.Health`. DEGRADED: it serves, but not every pchannel. STANDBY: a
+    coordinator that does not lead."""
 
     STARTING = "starting"
+    STANDBY = "standby"
     HEALTHY = "healthy"
     DEGRADED = "degraded"
     STOPPING = "stopping"
@@ -25,6 +27,7 @@ class ServerState(Enum):
 
 _STATE_CODES = {
     ServerState.STARTING: common.StateCode.Initializing,
+    ServerState.STANDBY: common.StateCode.StandBy,
     ServerState.HEALTHY: common.StateCode.Healthy,
     # Milvus has no such state. The process serves, so it is healthy to its peers.
     ServerState.DEGRADED: common.StateCode.Healthy,
@@ -45,7 +48,10 @@ class StateService:
     def __mapping__(self) -> Mapping[str, Handler]:
         return {
             SERVICE + "GetComponentStates": self._middleware.unary(
-                milvus.GetComponentStatesRequest, self.component_states, while_draining=True
+                milvus.GetComponentStatesRequest,
+                self.component_states,
+                while_draining=True,
+                ungated=True,
             )
         }
 

@@ -8,7 +8,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from actors import ActorError, AskTimeout, MailboxFull
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.model.failure import NotLeading, Refusal, Refused, StreamingCode
 from broker.transport import CutShort, Stalled
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import StreamingError, grpc_code, status_details
@@ -17,7 +17,8 @@ from schemas.wire import Malformed
 
 def grpc_error(refusal: Refusal) -> GRPCError:
     """The exception that ends a call with this refusal when its handler raises it."""
-    details = status_details(StreamingError(int(refusal.code), refusal.cause))
+    leader = refusal.leader if isinstance(refusal, NotLeading) else None
+    details = status_details(StreamingError(int(refusal.code), refusal.cause, leader))
     return GRPCError(Status(grpc_code(refusal.code)), "", details)
 
 

@@ -38,9 +38,9 @@ class HealthService:
         middleware = self._middleware
         return {
             f"/{NAME}/Check": middleware.unary(
-                v1.HealthCheckRequest, self.check, while_draining=True
+                v1.HealthCheckRequest, self.check, while_draining=True, ungated=True
             ),
-            f"/{NAME}/Watch": middleware.watching(v1.HealthCheckRequest, self.watch),
+            f"/{NAME}/Watch": middleware.watching(v1.HealthCheckRequest, self.watch, ungated=True),
         }
 
     async def check(self, request: v1.HealthCheckRequest) -> v1.HealthCheckResponse:

@@ -18,6 +18,7 @@ from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_call import AuditedCall
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
+from broker.edge.rpc.leader_gate import Gate
 from broker.edge.rpc.peer_names import peer_identity
 from broker.edge.rpc.quotas import Quotas
 from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identity
@@ -114,9 +115,12 @@ class Middleware:
         limits: EdgeLimits,
         schemas: RowSchemas | None = None,
         audit: AuditTrail | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: passed by each call, unless its handler is made with `ungated`."""
         self.limits = limits
         self._audit = audit or AuditTrail()
+        self._gate = gate
         self.meters = EdgeMeters()
         self._pace = AppendPace()
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
@@ -137,7 +141,11 @@ class Middleware:
         return len(self._open)
 
     def streaming(
-        self, serve: Callable[[Call], Awaitable[None]], *, while_draining: bool = False
+        self,
+        serve: Callable[[Call], Awaitable[None]],
+        *,
+        while_draining: bool = False,
+        ungated: bool = False,
     ) -> Handler:
         """A handler of a stream: raw bytes, any number of messages in both directions."""
 
@@ -155,7 +163,7 @@ class Middleware:
             try:
                 if self._draining and not while_draining:
                     call.end(STOPPING)
-                await self._admitted(serve, call)
+                await self._admitted(serve, call, None if ungated else self._gate)
             except asyncio.CancelledError:
                 audited.left()
                 raise
@@ -174,6 +182,7 @@ class Middleware:
         *,
         while_draining: bool = False,
         interruptible: bool = False,
+        ungated: bool = False,
     ) -> Handler:
         """A handler of one request and one answer. The request must arrive within `idle_peer_s`.
 
@@ -190,17 +199,21 @@ class Middleware:
             data = given if isinstance(given, bytes) else encoded(given)
             await call.stream.write_batch([data], deadline_s=self.limits.flush_s)
 
-        return self.streaming(serve, while_draining=while_draining)
+        return self.streaming(serve, while_draining=while_draining, ungated=ungated)
 
     def watching(
-        self, request_type: type[Q], serve: Callable[[Q, Call], Awaitable[None]]
+        self,
+        request_type: type[Q],
+        serve: Callable[[Q, Call], Awaitable[None]],
+        *,
+        ungated: bool = False,
     ) -> Handler:
         """A handler of one request and a stream of answers, until the peer leaves or a drain."""
 
         async def watch(call: Call) -> None:
             await serve(await self._only_message(call, request_type), call)
 
-        return self.streaming(watch)
+        return self.streaming(watch, ungated=ungated)
 
     def drain(self) -> None:
         """Refuse new calls from now on, and end the open ones."""
@@ -212,11 +225,15 @@ class Middleware:
         """Wait until no call is open."""
         await self._idle.wait()
 
-    async def _admitted(self, serve: Callable[[Call], Awaitable[None]], call: Call) -> None:
+    async def _admitted(
+        self, serve: Callable[[Call], Awaitable[None]], call: Call, gate: Gate | None
+    ) -> None:
         try:
             mistaken = mistaken_identity(call.metadata, self._identity)
             if mistaken is not None:
                 raise Refused(mistaken.code, mistaken.cause)
+            if gate is not None:
+                await gate(call.metadata, call.ending is not None)
             if call.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
             # Only the service is in the scope: the refusal below must still be sent after a cancel.

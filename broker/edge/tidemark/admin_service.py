@@ -85,7 +85,7 @@ class AdminService:
         middleware = self._middleware
         return {
             SERVICE + "Health": middleware.unary(
-                v1.HealthRequest, self.health, while_draining=True
+                v1.HealthRequest, self.health, while_draining=True, ungated=True
             ),
             SERVICE + "Actors": middleware.unary(v1.ActorsRequest, self.actors),
             SERVICE + "Channels": middleware.unary(v1.ChannelsRequest, self.channels),
@@ -103,6 +103,7 @@ class AdminService:
         statistics = view.tree.statistics()
         troubled = channel_troubles(known, statistics)
         damages = view.damages()
+        coordinators = await view.coordinators()
         # Records that were skipped are lost, but nobody fails on them any more.
         unreadable = any(not damage.skipped for damage in damages)
         if state is ServerState.HEALTHY and (troubled or unreadable):
@@ -127,6 +128,8 @@ class AdminService:
             passed=[encode_passed(name, it) for name, of in held.items() for it in of.passed],
             warnings=[*view.warnings()],
             clashes=[*await self._clashes()],
+            leader=coordinators.leader,
+            standbys=sorted(coordinators.standbys),
         )
 
     async def actors(self, request: v1.ActorsRequest) -> v1.ActorsResponse:
@@ -217,6 +220,22 @@ class AdminService:
             for vchannel in collection.vchannels:
                 by_pchannel[pchannel_of(vchannel)].append(vchannel)
         return by_pchannel
+
+
+class StandbyAdminService(AdminService):
+    """Health of a coordinator that stands by."""
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        return {SERVICE + "Health": super().__mapping__()[SERVICE + "Health"]}
+
+    async def _held_back(self) -> Mapping[PChannelName, HeldBack]:
+        return {}  # the leader knows
+
+    async def _clashes(self) -> Sequence[str]:
+        return ()  # as above
+
+    async def _known(self) -> Sequence[PChannelMeta]:
+        return ()  # as above
 
 
 class NodeAdminService(AdminService):

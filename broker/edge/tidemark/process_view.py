@@ -1,11 +1,23 @@
 """What the admin service can see of its process, and do to it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from actors import System
 from broker.model.damage import Damage
 from broker.model.traffic import VChannelTraffic
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinators:
+    """The addresses of those of one cluster. `leader`: "" for none; empty for a node."""
+
+    leader: str = ""
+    standbys: Sequence[str] = ()
+
+
+async def _none() -> Coordinators:
+    return Coordinators()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +35,10 @@ class ProcessView:
     reasons_against: Callable[[], Sequence[str]] = tuple
     warnings: Callable[[], Sequence[str]] = tuple
     traffic: Callable[[], Sequence[VChannelTraffic]] = tuple
+    coordinators: Callable[[], Awaitable[Coordinators]] = _none
+
+    def with_coordinators(
+        self, coordinators: Callable[[], Awaitable[Coordinators]]
+    ) -> "ProcessView":
+        """The view of a coordinator that others stand by for, or that stands by."""
+        return replace(self, coordinators=coordinators)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker.app import CannotStart, bind, led_cluster
-from broker.coordinator.leases.leadership import LEADER_KEY, Deposed
+from broker.coordinator.leases.leader_records import LEADER_KEY
+from broker.coordinator.leases.leadership import Deposed
 from broker.coordinator.records import COLLECTION_ID_KEY, collection_key, encode_number
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore

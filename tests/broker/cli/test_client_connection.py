@@ -157,3 +157,12 @@ def test_commands_speak_to_the_cluster_that_a_file_names(home: Path) -> None:
         assert other.stderr.startswith("tidemark: this is cluster 'blue'")
         named = run([*asked, "--profile", "prod"], cwd=home, env=environment)
         assert "blue-rootcoord-dml_0" in named.stdout, named.stderr
+
+
+def test_all_coordinators_are_given_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connection("a:1,b:2").server == "a:1,b:2"
+    for wrong in ("a:1,", "a:1,b", "a:1,a:1"):
+        with pytest.raises(BadConfig, match="HOST:PORT,HOST:PORT for coordinators that stand by"):
+            connection(wrong)
+    monkeypatch.setenv("TIDEMARK_SERVER", "c:3,d:4")
+    assert connection().server == "c:3,d:4"

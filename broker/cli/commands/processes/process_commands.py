@@ -100,7 +100,10 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
     insecure: Insecure = None,
     config: Config = None,
 ) -> None:
-    """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`."""
+    """Run only the coordinator; clients connect to it. Start its nodes with `tidemark node`.
+
+    While another coordinator leads the data folder, this one stands by for it.
+    """
     SIGNALS.install()
     with fast_imports():
         from broker.cli.serving import run_coordinator
@@ -128,7 +131,11 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
 
 def node(  # noqa: PLR0913 - each is an option of the command line
     coordinator: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Address of the coordinator.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT[,...]",
+            help="Address of the coordinator; of several, all that may lead.",
+        ),
     ] = None,
     node_id: Annotated[
         int | None, typer.Option(help="ID of this node, from 1 on; default: 1.")

@@ -3260,7 +3260,7 @@ default_message_pool.register_message("tidemark.v1", "HealthRequest", HealthRequ
 class HealthResponse(betterproto2.Message):
     state: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    "starting", "healthy", "degraded" or "stopping".
+    "starting", "healthy", "degraded", "stopping", or "standby": a coordinator that does not lead.
     """
 
     version: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -3337,6 +3337,18 @@ class HealthResponse(betterproto2.Message):
     """
     Changes by clients of Milvus whose names or ids were taken, so that they had no effect on the
     definitions. At most 100. Not from a node.
+    """
+
+    leader: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
+    """
+    Of a coordinator: the address of the one that leads, "" for none or an earlier release.
+    """
+
+    standbys: "list[str]" = betterproto2.field(
+        21, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    The addresses of those that stand by, as far as is known; sorted.
     """
 
 

@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from actors.testing import VirtualClock
-from broker.coordinator.leases.leadership import CHECK_S, LEADER_KEY, Deposed, LedStore, lead
+from broker.coordinator.leases.leader_records import LEADER_KEY
+from broker.coordinator.leases.leadership import CHECK_S, Deposed, LedStore, lead
 from broker.meta.memory_store import MemoryMetaStore
 from broker.ports.meta import Conflict, MetaError
 from tests.broker.coordinator.assignment.following import all_assigned, follow_until, seeded

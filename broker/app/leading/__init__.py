@@ -1,0 +1,1 @@
+"""Several coordinators on one store: one leads, the others stand by."""

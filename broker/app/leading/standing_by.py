@@ -1,0 +1,209 @@
+"""Runs one of several coordinators: it stands by while another one leads, then leads itself.
+
+The port answers meanwhile: health, and where the leader is. It stays open when this process takes
+over, so that callers wait for a moment instead of being refused.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+
+from actors import SupervisorSpec, System
+from broker.app.actor_lookup import ActorLookup
+from broker.app.advertised import with_advertised
+from broker.app.broadcast_callbacks import NONE
+from broker.app.leading.folder_candidates import FolderCandidates, candidate_of
+from broker.app.led_cluster import Lead, coordinators_of
+from broker.app.limits_from_settings import edge_limits
+from broker.app.probes.http_endpoint import sources_of
+from broker.app.probes.readiness import Readiness
+from broker.app.process_errors import CannotStart
+from broker.app.run_coordinator import COORDINATOR_ID, run_coordinator
+from broker.app.running_process import Broker, process_view, running, server_facts
+from broker.app.settings_in_force import SettingsInForce
+from broker.app.storage import disk_reserve, metadata
+from broker.coordinator.assignment.founding import check_cluster
+from broker.coordinator.json_records import UnreadableRecord
+from broker.coordinator.leases.candidacy import Candidacy
+from broker.coordinator.leases.leader_lease import LeaderLease
+from broker.coordinator.leases.leadership import LedStore
+from broker.core.naming import pchannel_names
+from broker.data_folder import DataFolder
+from broker.edge.roles import coordinator as coordinator_role
+from broker.edge.roles import standby as standby_role
+from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.leader_gate import standby_gate
+from broker.edge.server import EdgeServer
+from broker.edge.tidemark.cluster_service import ClusterProxies
+from broker.edge.tidemark.process_view import Coordinators
+from broker.metrics.view import Sources
+from broker.model.channel import ChannelOffsets
+from broker.model.failure import Refused
+from broker.model.ids import PChannelName
+from broker.ports.callbacks import Callbacks
+from broker.ports.meta import MetaError, MetaStore
+from broker.process_settings import Settings
+from broker.wal.damage_registry import DamageRegistry
+
+DRAIN_S = 0.2
+"""A coordinator that stands by has no work in progress; nodes wait for it to take over."""
+
+StandingBy = Callable[[str, str], None]
+"""Called with HOST:PORT listened on, and the URL of probes or "", when the process stands by."""
+
+log = structlog.get_logger("tidemark")
+
+
+@asynccontextmanager
+async def run_candidate(
+    settings: Settings,
+    folder: DataFolder,
+    bound: socket.socket,
+    callbacks: Callbacks = NONE,
+    *,
+    standing_by: StandingBy = lambda _listen, _http: None,
+) -> AsyncIterator[Broker]:
+    """A coordinator that leads when the block begins: entering waits until no other one does.
+
+    `bound` is used up. `callbacks`: as for `run_broker`. Raises CannotStart with nothing left
+    running, also when the folder belongs to another cluster, and DataFolderError.
+    """
+    settings = with_advertised(settings, bound)
+    disk_reserve(settings, folder)  # before the store: on a full disk it makes room
+    with candidate_of(folder, settings.advertise) as candidates:
+        async with metadata(settings, folder) as store:
+            await _refuse_other_cluster(store, settings)
+            candidacy = Candidacy(store, candidates, settings.leader_lease_s)
+            parts = _StandbyParts(settings, candidacy, candidates)
+            led, lease = await _lead(candidacy, parts, bound, standing_by)
+            log.info("leads", term=led.term, address=settings.advertise)
+            async with (
+                kept(lease),
+                run_coordinator(
+                    settings,
+                    folder,
+                    bound,
+                    callbacks,
+                    Lead(led, lease, candidates, candidates.process),
+                ) as broker,
+            ):
+                yield broker
+
+
+async def _refuse_other_cluster(store: MetaStore, settings: Settings) -> None:
+    """At once: a wrong start would otherwise be told when the leader dies."""
+    try:
+        await check_cluster(store, pchannel_names(settings.cluster, settings.pchannels))
+    except Refused as refused:
+        raise CannotStart(refused.refusal.cause) from refused
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _lead(
+    candidacy: Candidacy,
+    parts: "_StandbyParts",
+    bound: socket.socket,
+    standing_by: StandingBy,
+) -> tuple[LedStore, LeaderLease]:
+    try:
+        led = await _first_attempt(candidacy)
+        if led is not None:
+            return led
+        # Another socket object of the same port, which stays open when this one is closed.
+        async with running(parts, parts.standby_settings, bound.dup()) as waiting:
+            standing_by(waiting.listen, waiting.http)
+            return await candidacy.until_leading()
+    except UnreadableRecord as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _first_attempt(candidacy: Candidacy) -> tuple[LedStore, LeaderLease] | None:
+    try:
+        return await candidacy.attempt()
+    except UnreadableRecord:
+        raise
+    except MetaError as error:
+        log.warning("waiting for the metadata to take writes", error=str(error))
+        return None
+
+
+@asynccontextmanager
+async def kept(lease: LeaderLease) -> AsyncIterator[None]:
+    """Renew the lease while the block runs."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lease.keep)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below, with no group round it
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _StandbyParts:
+    """The port of a coordinator that stands by; see ProcessParts."""
+
+    def __init__(
+        self, settings: Settings, candidacy: Candidacy, candidates: FolderCandidates
+    ) -> None:
+        self.lookup = ActorLookup()
+        self.name = candidates.process
+        self.address = settings.advertise
+        self.settings = SettingsInForce(settings)
+        self.standby_settings = settings.model_copy(update={"drain_s": DRAIN_S})
+        self._candidacy = candidacy
+        self._candidates = candidates
+
+    def spec(self) -> SupervisorSpec:
+        """No actors: what they would do is the leader's."""
+        return SupervisorSpec("root")
+
+    def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
+        """See ProcessParts."""
+        proxy = self.lookup.proxies
+        # Never asked: the gate refuses every call before.
+        proxies = ClusterProxies(proxy.oracle, proxy.oracle, proxy.assigner, proxy.cursors)
+        view = process_view(
+            system, self.standby_settings, DamageRegistry(skipped=False), readiness, audit
+        )
+        return EdgeServer(
+            server_facts(self.standby_settings, COORDINATOR_ID, ""),
+            proxy,
+            view.with_coordinators(self._coordinators),
+            edge_limits(self.standby_settings),
+            standby_role(coordinator_role(proxies, _nothing)),
+            audit,
+            standby_gate(lambda: self._candidacy.leader),
+        )
+
+    async def until_ready(self, system: System) -> None:
+        """See ProcessParts."""
+
+    def reasons_against(self, system: System) -> Sequence[str]:
+        """See ProcessParts."""
+        leader = self._candidacy.leader
+        return [f"standing by: the leader is {leader}" if leader else "standing by: no leader yet"]
+
+    def adopt(self, settings: Settings) -> None:
+        """See ProcessParts. They are read again when this process leads."""
+
+    def sources(self, system: System, edge: EdgeServer) -> Sources:
+        """See ProcessParts."""
+        return sources_of(self.standby_settings, system, edge, leads=lambda: False)
+
+    async def hand_off(self, system: System) -> None:
+        """See ProcessParts."""
+
+    async def _coordinators(self) -> Coordinators:
+        return await coordinators_of(self._candidacy.leader, self._candidates)
+
+
+async def _nothing() -> dict[PChannelName, ChannelOffsets]:
+    return {}

@@ -1,0 +1,96 @@
+"""Stands by until the leader has ended, or has not renewed its lease, then leads.
+
+A leader whose process has ended is followed at once; one that is only silent, after its lease.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import structlog
+
+from broker.coordinator.json_records import UnreadableRecord
+from broker.coordinator.leases.leader_lease import LeaderLease
+from broker.coordinator.leases.leader_records import LeaderSeen, read_leader
+from broker.coordinator.leases.leadership import LedStore, lead_after
+from broker.ports.leader_check import Candidates
+from broker.ports.meta import Conflict, MetaError, MetaStore
+
+LOOK_S: Final = 0.05
+"""Between two looks at the leader's process, which are a system call."""
+LOOKS_PER_READ: Final = 5
+"""The store, which is asked for renewals, is looked at less often."""
+
+log = structlog.get_logger("tidemark")
+
+
+class Candidacy:
+    """One process that wants to lead. `leader`: the address of who leads now, "" if nobody does."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        candidates: Candidates,
+        lease_s: float,
+        now_s: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._store = store
+        self._candidates = candidates
+        self._lease_s = lease_s
+        self._now_s = now_s
+        self._seen: LeaderSeen | None = None
+        self._since_s = 0.0
+        """When the newest renewal was first seen here."""
+        self._reported = False
+
+    @property
+    def leader(self) -> str:
+        """HOST:PORT of the leader, as it was last read."""
+        return "" if self._seen is None else self._seen.holder.address
+
+    async def attempt(self) -> tuple[LedStore, LeaderLease] | None:
+        """Lead if there is no leader left; None while there is one. Raises MetaError."""
+        looked_s = self._now_s()
+        found = await read_leader(self._store)
+        if found != self._seen:
+            self._seen, self._since_s = found, self._now_s()
+        if not await self._is_over(found, looked_s):
+            return None
+        began_s = self._now_s()
+        try:
+            led = await lead_after(self._store, found, self._candidates.own, self._lease_s)
+        except Conflict:
+            return None  # another one was faster
+        return led, LeaderLease(led, self._lease_s, began_s, self._now_s)
+
+    async def until_leading(self) -> tuple[LedStore, LeaderLease]:
+        """Wait for the lead, and take it. Raises UnreadableRecord; waits for a store that fails."""
+        while True:
+            try:
+                led = await self.attempt()
+            except UnreadableRecord:
+                raise
+            except MetaError as error:
+                self._report(error)
+                led = None
+            if led is not None:
+                return led
+            await self._pause()
+
+    async def _is_over(self, found: LeaderSeen, looked_s: float) -> bool:
+        if not found.term or await self._candidates.has_ended(found.holder.name):
+            return True
+        # The longer of both: processes may have been started with different settings.
+        return looked_s - self._since_s >= max(self._lease_s, found.lease_s)
+
+    async def _pause(self) -> None:
+        """Until the next look at the store, or until the leader's process has ended."""
+        for _ in range(LOOKS_PER_READ):
+            await anyio.sleep(LOOK_S)
+            if self._seen is None or await self._candidates.has_ended(self._seen.holder.name):
+                return
+
+    def _report(self, error: MetaError) -> None:
+        if not self._reported:  # once: it may last for hours
+            log.warning("standing by: the metadata cannot be read or written", error=str(error))
+        self._reported = True

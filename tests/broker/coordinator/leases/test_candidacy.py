@@ -1,0 +1,189 @@
+"""Processes that stand by: who follows a leader that ended, that is silent, or that lives."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from actors.testing import run_seeded
+from broker.coordinator.json_records import UnreadableRecord
+from broker.coordinator.leases.candidacy import LOOK_S, LOOKS_PER_READ, Candidacy
+from broker.coordinator.leases.leader_lease import ANSWER_SHARE
+from broker.coordinator.leases.leader_records import HOLDER_KEY, LEADER_KEY, read_leader
+from broker.coordinator.leases.leadership import Deposed, lead
+from broker.meta.memory_store import MemoryMetaStore
+from broker.ports.leader_check import Candidate
+from tests.broker.coordinator.fakes import ShakyStore
+
+LEASE_S = 5.0
+SOON_S = LOOK_S * (LOOKS_PER_READ + 1)
+
+
+class CandidatesFake:
+    """Processes of one store; `ended` has the names of those known to have ended."""
+
+    def __init__(self, name: str, ended: set[str]) -> None:
+        self._own = Candidate(name, f"{name}:1")
+        self.ended = ended
+
+    @property
+    def own(self) -> Candidate:
+        return self._own
+
+    async def has_ended(self, name: str) -> bool:
+        return name in self.ended
+
+    async def running(self) -> list[Candidate]:
+        return [self._own]
+
+
+class World:
+    def __init__(self) -> None:
+        self.store = ShakyStore(MemoryMetaStore())
+        self.ended: set[str] = set()
+
+    def candidacy(self, name: str, lease_s: float = LEASE_S) -> Candidacy:
+        return Candidacy(self.store, CandidatesFake(name, self.ended), lease_s)
+
+
+def play(scenario: Callable[[World], Coroutine[Any, Any, None]], seed: int = 3) -> None:
+    run_seeded(seed, lambda: scenario(World()))
+
+
+def test_the_first_one_leads_at_once_and_the_next_one_knows_its_address() -> None:
+    async def scenario(world: World) -> None:
+        led, lease = await world.candidacy("a").until_leading()
+        assert (led.term, lease.term) == (1, 1)
+        assert 0 < lease.left_s <= LEASE_S * ANSWER_SHARE
+        second = world.candidacy("b")
+        assert second.leader == ""
+        assert await second.attempt() is None
+        assert second.leader == "a:1"
+
+    play(scenario)
+
+
+def test_a_leader_whose_process_ended_is_followed_at_once() -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        second = world.candidacy("b")
+        assert await second.attempt() is None
+        world.ended.add("a")
+        began_s = anyio.current_time()
+        led, _ = await second.until_leading()
+        assert led.term == 2
+        assert anyio.current_time() - began_s <= SOON_S
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_those_that_see_a_leader_end_at_once_one_follows(seed: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        world.ended.add("a")
+        terms = []
+
+        async def follow(name: str) -> None:
+            led, _ = await world.candidacy(name).until_leading()
+            terms.append(led.term)
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("b", "c", "d"):
+                tasks.start_soon(follow, name)
+            await anyio.sleep(LEASE_S / 2)
+            assert terms == [2], "the others see that it lives"
+            tasks.cancel_scope.cancel()
+
+    play(scenario, seed)
+
+
+def test_a_silent_leader_is_followed_after_its_lease_and_not_before() -> None:
+    async def scenario(world: World) -> None:
+        first, lease = await world.candidacy("a").until_leading()
+        began_s = anyio.current_time()
+        led, _ = await world.candidacy("b").until_leading()
+        assert LEASE_S <= anyio.current_time() - began_s <= LEASE_S + 2 * SOON_S
+        assert led.term == 2
+        assert lease.left_s <= 0, "it answered nobody any more by then"
+        with pytest.raises(Deposed):
+            await first.write({"x": b"late"})
+        await lease.renew()
+        assert lease.left_s < 0
+
+    play(scenario)
+
+
+def test_a_leader_that_renews_is_not_followed() -> None:
+    async def scenario(world: World) -> None:
+        _, lease = await world.candidacy("a").until_leading()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lease.keep)
+            with anyio.move_on_after(10 * LEASE_S):
+                await world.candidacy("b").until_leading()
+            assert lease.left_s > 0
+            tasks.cancel_scope.cancel()
+        assert (await read_leader(world.store)).term == 1
+
+    play(scenario)
+
+
+def test_the_longer_one_of_two_leases_counts() -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a", lease_s=3 * LEASE_S).until_leading()
+        began_s = anyio.current_time()
+        await world.candidacy("b").until_leading()
+        assert anyio.current_time() - began_s >= 3 * LEASE_S
+
+    play(scenario)
+
+
+def test_a_leader_that_recorded_nothing_of_itself_is_followed_when_it_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        # As `tidemark serve` leads, which has the folder alone.
+        await lead(world.store)
+        seen = await read_leader(world.store)
+        assert (seen.term, seen.holder) == (2, Candidate("", ""))
+        world.ended.add("")
+        led, _ = await world.candidacy("b").until_leading()
+        assert led.term == 3
+
+    play(scenario)
+
+
+def test_a_store_that_is_away_is_waited_for_and_gives_nobody_the_lead() -> None:
+    async def scenario(world: World) -> None:
+        _, lease = await world.candidacy("a").until_leading()
+        second = world.candidacy("b")
+        assert await second.attempt() is None
+        world.store.broken = True
+        await lease.renew()
+        with anyio.move_on_after(3 * LEASE_S):
+            await second.until_leading()
+        assert lease.left_s <= 0
+        world.store.broken = False
+        await lease.renew()
+        assert lease.left_s > 0
+        assert await second.attempt() is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "record", "text"),
+    [
+        (LEADER_KEY, b"x", "leader: stored value is not a number"),
+        (HOLDER_KEY, b"{", "leader/holder: stored record is unreadable"),
+        (HOLDER_KEY, b'{"version":9}', "leader/holder: record version 9"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_told(key: str, record: bytes, text: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        await world.store.write({key: record})
+        with pytest.raises(UnreadableRecord, match=text):
+            await world.candidacy("b").until_leading()
+
+    play(scenario)
