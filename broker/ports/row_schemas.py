@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from broker.model.collection import RowSchema
+from broker.model.collection import Collection, RowSchema
 from broker.model.ids import CollectionId, TimeTick
 from broker.model.retention.compaction import Compaction
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A vchannel of a collection. `rows`: the collection has a schema, so it takes rows only."""
+    """A vchannel of a collection. `rows`: the collection has a schema, so it takes rows only.
+
+    `database`: "" is the default one.
+    """
 
     collection: str
     rows: bool
+    database: str = ""
 
 
 class NoShard(Enum):
@@ -62,6 +66,10 @@ class RowSchemas(Protocol):
         """The name of the collection; None if it does not exist."""
         ...
 
+    async def found(self, collection: CollectionId) -> Collection | None:
+        """The collection as it is stored; None if it does not exist."""
+        ...
+
     async def version(self) -> CatalogVersion:
         """The version now: answers read after it are at least as new."""
         ...
@@ -94,6 +102,9 @@ class NoRowSchemas:
         return None
 
     async def name_of(self, collection: CollectionId) -> str | None:
+        return None
+
+    async def found(self, collection: CollectionId) -> Collection | None:
         return None
 
     async def version(self) -> CatalogVersion:

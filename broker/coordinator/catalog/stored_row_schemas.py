@@ -6,7 +6,7 @@ from typing import TypeVar
 from broker.coordinator.catalog.collection_records import CollectionRecords
 from broker.coordinator.catalog.compacted_collections import compactions_in
 from broker.core.naming import collection_id_of
-from broker.model.collection import RowSchema
+from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import CollectionId, TimeTick
 from broker.model.retention.compaction import Compaction
@@ -42,6 +42,10 @@ class StoredRowSchemas:
         """See RowSchemas."""
         return await _read(self._records.name_of(collection))
 
+    async def found(self, collection: CollectionId) -> Collection | None:
+        """See RowSchemas."""
+        return await _read(self._records.by_id(collection))
+
     async def version(self) -> CatalogVersion:
         """See RowSchemas."""
         loads = await _read(self._records.loads())
@@ -51,7 +55,7 @@ class StoredRowSchemas:
         """See RowSchemas."""
         found = await _read(self._records.by_vchannel(vchannel))
         if found is not None:
-            return Shard(found.name, found.schema is not None)
+            return Shard(found.name, found.schema is not None, found.database)
         id = collection_id_of(vchannel)
         if id is not None and await _read(self._records.was_dropped(id)):
             return NoShard.DROPPED

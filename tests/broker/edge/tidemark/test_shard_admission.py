@@ -7,7 +7,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from broker.edge.tidemark.shard_admission import KNOWN_MAX, REFRESH_S, ShardAdmission
-from broker.model.collection import RowSchema
+from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode
 from broker.model.ids import CollectionId, TimeTick
 from broker.model.retention.compaction import Compaction
@@ -65,6 +65,9 @@ class Catalog:
 
     async def compactions(self) -> Mapping[CollectionId, Compaction]:
         return {}
+
+    async def found(self, collection: CollectionId) -> Collection | None:
+        raise NotImplementedError
 
     async def dropped_at(self, vchannel: str) -> TimeTick | None:
         raise AssertionError(vchannel)

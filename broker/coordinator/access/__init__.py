@@ -1,0 +1,1 @@
+"""Users, roles and tokens in the metadata store."""
