@@ -12,6 +12,7 @@ from schemas.encoding.base64_text import base64_text
 from schemas.encoding.entries import write_entry
 from schemas.encoding.fields import field
 from schemas.encoding.varint import varint
+from schemas.status import StreamingError, streaming_error
 
 CONSUMER_ID: Final = 1
 """One stream is one consumer, so its id is a constant."""
@@ -87,9 +88,7 @@ def _rocksmq_id(message_id: int) -> bytes:
 
 def produce_error(request_id: int, code: int, cause: str) -> bytes:
     """A ProduceResponse that refuses one message; the stream continues."""
-    error = b"".join(
-        (b"\x08", varint(code), field(0x12, cause.encode("utf-8", "replace")) if cause else b"")
-    )
+    error = streaming_error(StreamingError(code, cause))
     return field(0x12, b"".join((b"\x08", varint(request_id), field(0x1A, error))))
 
 

@@ -24,7 +24,12 @@ _GRPC_CODES: Final = {
     7: 13,
     8: 3,
     16: 8,
+    1007: 7,
+    1016: 16,
 }
+_OURS: Final = frozenset({1007, 1016})
+"""Codes that Milvus does not have: permission denied, not authenticated."""
+_UNRECOVERABLE: Final = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,9 @@ def grpc_code(streaming_code: int) -> int:
 
 
 def streaming_error(error: StreamingError) -> bytes:
-    """The bytes of a `streaming.StreamingError`."""
-    code = b"\x08" + varint(error.code) if error.code else b""
+    """The bytes of a `streaming.StreamingError`; UNRECOVERABLE for what Milvus has no code for."""
+    number = _UNRECOVERABLE if error.code in _OURS else error.code
+    code = b"\x08" + varint(number) if number else b""
     cause = error.cause.encode("utf-8", "replace")
     return code + (field(0x12, cause) if cause else b"")
 

@@ -83,6 +83,10 @@ class BadTlsFiles(TidemarkError, ValueError):
     """A certificate, key or list of authorities that cannot be used."""
 
 
+class BadToken(TidemarkError, ValueError):
+    """Text that cannot be a token; nothing was sent."""
+
+
 class BadTransaction(TidemarkError):
     """A transaction or stage was used before its begin, after its end, or with appends pending."""
 
@@ -373,28 +377,26 @@ class RateLimited(ServerRefusal):
     retriable = True
 
 
+class PermissionDenied(ServerRefusal):
+    """Who calls may not do this; the text names the grant that allows it. Nothing was done.
+
+    Also for names that do not exist: nobody learns from it which ones do.
+    """
+
+    expected = StreamingCode.PERMISSION_DENIED
+
+
+class NotAuthenticated(ServerRefusal):
+    """The server does not know who calls: without a token, or it has expired or was revoked.
+
+    Connect again with a token that is good: `connect(..., token=...)`.
+    """
+
+    expected = StreamingCode.NOT_AUTHENTICATED
+
+
 class UnknownRefusal(ServerRefusal):
     """The server gave no code, or one that this client does not know."""
 
     expected = StreamingCode.UNKNOWN
     retriable = True
-
-
-_BY_MEANING = (
-    AlreadyExists, NoSuchCollection, NoSuchVChannel, OutdatedTarget, NotLocal, NoSuchCursor,
-    UnknownMember, UnknownDefinition, CursorMovedBack, CursorWasReset, NoSuchGroup, LeaseLost,
-)  # fmt: skip
-"""Raised by calls that know what the code means for them; the code alone does not tell."""
-
-_BY_CODE: dict[StreamingCode, type[ServerRefusal]] = {
-    kind.expected: kind for kind in ServerRefusal.__subclasses__() if kind not in _BY_MEANING
-}
-
-
-def refusal(code: int, cause: str) -> ServerRefusal:
-    """The exception for a streaming code; UnknownRefusal for a code that is not known."""
-    try:
-        known = StreamingCode(code)
-    except ValueError:
-        return UnknownRefusal(f"code {code}: {cause}")
-    return _BY_CODE.get(known, UnknownRefusal)(cause, known)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from grpclib.const import Handler
 
+from broker.edge.access.auth_service import AuthService
 from broker.edge.groups.groups_service import GroupsService
 from broker.edge.live_config.node_settings_service import NodeSettingsService
 from broker.edge.live_config.sys_config_service import SysConfigService
@@ -158,6 +159,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         AllocationService(middleware, proxies),
         MembersService(middleware, proxies.members),
         TimeTicksService(middleware, proxies),
+        AuthService(middleware, proxies.access),
         ComponentsService(middleware, parts.state, parts.view),
         SegmentReadsService(middleware, proxies.segment_reader),
         SegmentsService(middleware, proxies.segments),

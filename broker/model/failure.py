@@ -5,7 +5,10 @@ from enum import IntEnum
 
 
 class StreamingCode(IntEnum):
-    """Numbers of `milvus.proto.streaming.StreamingCode`."""
+    """Numbers of `milvus.proto.streaming.StreamingCode`, and two of ours.
+
+    Milvus has no code for the last two; its clients get UNRECOVERABLE, which they do not retry.
+    """
 
     OK = 0
     CHANNEL_NOT_EXIST = 1
@@ -25,6 +28,8 @@ class StreamingCode(IntEnum):
     SCHEMA_VERSION_MISMATCH = 15
     RATE_LIMIT_REJECTED = 16
     UNKNOWN = 999
+    PERMISSION_DENIED = 1007
+    NOT_AUTHENTICATED = 1016
 
 
 @dataclass(frozen=True, slots=True)

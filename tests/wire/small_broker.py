@@ -12,6 +12,7 @@ from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.codec.stored_ddl import StoredDdl
 from broker.codec.stored_headers import StoredHeaders
+from broker.coordinator.access.stored_access import StoredAccess
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
@@ -23,6 +24,7 @@ from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import control_channel, pchannel_names
 from broker.edge.rpc.audit.audit_trail import AuditTrail
+from broker.edge.rpc.access.gate import Gate
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
@@ -107,13 +109,13 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
     node_limits: NodeLimits | None = None,
     memory: Memory | None = None,
     audit: AuditTrail | None = None,
+    gate: Gate | None = None,
 ) -> AsyncIterator[SmallBroker]:
     """Started, every pchannel serving; stopped in order on leaving.
 
     `broadcasts`: what is called at their ends, and whether nodes acknowledge their copies.
     """
-    wal = wal or MemoryWal()
-    store = store or MemoryMetaStore()
+    wal, store = wal or MemoryWal(), store or MemoryMetaStore()
     names = pchannel_names(CLUSTER, pchannels)
     await found_cluster(store, names)
     running: list[System] = []
@@ -150,7 +152,8 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
         running.append(system)
         proxies = _proxies(find, store, staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
-        edge = EdgeServer(facts, proxies, ProcessView(system, True), limits, audit=audit)
+        view = ProcessView(system, True)
+        edge = EdgeServer(facts, proxies, view, limits, audit=audit, gate=gate)
         await edge.start(HOST, 0)
         try:
             await _until_all_serve(proxies.directory, len(names))
@@ -199,6 +202,7 @@ def _proxies(
         row_schemas=StoredRowSchemas(store),
         staged_txns=staged,
         meta_table=StoredTable(store),
+        access=StoredAccess(store),
         directory=Proxy(find("/root/node/directory")),
         purging=Proxy(find("/root/node/purging")),
         assigner=Proxy(find("/root/coordinator/assigner")),

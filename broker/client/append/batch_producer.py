@@ -21,9 +21,10 @@ from broker.client.append.outgoing_batch import (
     encode_batch,
 )
 from broker.client.append.producer import AnswerFuture, Producer, Waiter
-from broker.client.errors import ClosedClient, refusal
+from broker.client.errors import ClosedClient
 from broker.client.message import Message, key_bytes
 from broker.client.net.network import Network
+from broker.client.refusal_kinds import refusal
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
 from schemas.batches import ARROW, ScannedBatch, append_request

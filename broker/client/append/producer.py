@@ -30,14 +30,14 @@ from broker.client.errors import (
     OutdatedTarget,
     ServerRefusal,
     TidemarkError,
-    refusal,
 )
 from broker.client.net.assignment_table import Location
 from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.network import Network
-from broker.client.net.retry_rules import RetryVerdict, is_wrong_node
+from broker.client.net.retry_rules import RetryVerdict, is_wrong_node, lacks_right
 from broker.client.net.until_first import until_first
 from broker.client.net.wait_report import Wait
+from broker.client.refusal_kinds import refusal
 from broker.model.channel import PChannel
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
@@ -214,8 +214,8 @@ class Producer(AnswerSink):
                 self._fail_all(error)
         except TidemarkError as error:
             self._last_error = error
-            if self._location and isinstance(error, ServerRefusal) and is_wrong_node(error.code):
-                assignments.report(self._location.channel, error)
+            if isinstance(error, ServerRefusal):
+                self._stream_refused(error)
         self._stream = None
         self._begin_wait()
         for pending in self._outbox.stream_lost(resend=self._resend):
@@ -228,6 +228,12 @@ class Producer(AnswerSink):
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
+
+    def _stream_refused(self, error: ServerRefusal) -> None:
+        if self._location and is_wrong_node(error.code):
+            self._network.assignments.report(self._location.channel, error)
+        if lacks_right(error.code):
+            self._fail_all(error)
 
     def _begin_wait(self) -> None:
         if self._wait is None:

@@ -19,7 +19,6 @@ from broker.client.errors import (
     ProtocolBroken,
     ServerRefusal,
     TidemarkError,
-    refusal,
 )
 from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
 from broker.client.groups.member_credit import MemberCredit
@@ -28,6 +27,7 @@ from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.connection import Conversation
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, WRITE_S, Held
+from broker.client.refusal_kinds import refusal
 from broker.core.naming import pchannel_of
 from broker.model.failure import StreamingCode
 from broker.model.groups.consumer_group import TickSpan

@@ -27,9 +27,9 @@ from broker.client.errors import (
     ServerRefusal,
     TidemarkError,
     UnknownRefusal,
-    refusal,
 )
 from broker.client.lifetime import ClientLifetime
+from broker.client.refusal_kinds import refusal
 from broker.model.failure import StreamingCode
 from broker.transport import (
     NOT_READ,
@@ -100,11 +100,13 @@ class Connection:
         lifetime: ClientLifetime,
         given: Given | None = None,
         tls: ClientTls | None = None,
+        token: str = "",
     ) -> None:
         host, port = _host_and_port(address)
         self.address = address
         self.lifetime = lifetime
         self._given = given
+        self._proof = {"authorization": f"Bearer {token}"} if token else {}
         self._cluster = cluster
         self._channel = Channel(
             host,
@@ -214,7 +216,7 @@ class Connection:
         )
 
     def _metadata(self, more: Mapping[str, str]) -> dict[str, str]:
-        return {"cluster": self._cluster, **more}
+        return {"cluster": self._cluster, **self._proof, **more}
 
 
 class Conversation:

@@ -19,7 +19,7 @@ class Network:
     """One client's connections to the cluster at `server`: HOST:PORT, or several with commas.
 
     `spread` is the jitter that keeps many clients from retrying at the same moments. `tls`: how to
-    connect to each server; None connects without TLS.
+    connect to each server; None connects without TLS. `token`: sent with every call.
     """
 
     def __init__(
@@ -30,8 +30,10 @@ class Network:
         deadlines: Deadlines,
         spread: random.Random,
         tls: ClientTls | None = None,
+        token: str = "",
     ) -> None:
         self._cluster = cluster
+        self._token = token
         self._tls = tls
         self.lifetime = ClientLifetime()
         self._connections: dict[str, Connection] = {}
@@ -72,6 +74,7 @@ class Network:
                 lifetime=self.lifetime,
                 given=None if address in self._servers else self._given(address),
                 tls=self._tls,
+                token=self._token,
             )
             self._connections[address] = found
         return found

@@ -39,6 +39,8 @@ _APPEND: dict[StreamingCode, RetryVerdict] = {
     # Not stored; the server says when to come again, if it knows.
     StreamingCode.RATE_LIMIT_REJECTED: RetryVerdict.AGAIN,
     StreamingCode.UNKNOWN: RetryVerdict.AGAIN,
+    StreamingCode.PERMISSION_DENIED: RetryVerdict.SURFACE,
+    StreamingCode.NOT_AUTHENTICATED: RetryVerdict.SURFACE,
 }
 
 _WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHED_CHANNEL_TERM})
@@ -46,8 +48,11 @@ _WRONG_NODE = frozenset({StreamingCode.CHANNEL_NOT_EXIST, StreamingCode.UNMATCHE
 # A writer may be fenced, or die, between its write and the answer.
 _MAYBE_WRITTEN = frozenset({StreamingCode.CHANNEL_FENCED, StreamingCode.UNKNOWN})
 
+_WITHOUT_RIGHT = frozenset({StreamingCode.PERMISSION_DENIED, StreamingCode.NOT_AUTHENTICATED})
+
 _FINAL_FOR_READERS = frozenset(
     {
+        *_WITHOUT_RIGHT,
         StreamingCode.INVALID_ARGUMENT,
         StreamingCode.UNRECOVERABLE,
         StreamingCode.WAL_NAME_MISMATCH,
@@ -78,3 +83,8 @@ def is_wrong_node(code: StreamingCode) -> bool:
 def ends_reader(code: StreamingCode) -> bool:
     """Whether opening the same consumer again would be refused again."""
     return code in _FINAL_FOR_READERS
+
+
+def lacks_right(code: StreamingCode) -> bool:
+    """Whether only an administrator of the server, or another token, changes the answer."""
+    return code in _WITHOUT_RIGHT

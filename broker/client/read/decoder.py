@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from broker.client.batch_mark import BatchMark
 from broker.client.batch_tick import BatchTick
-from broker.client.errors import ProtocolBroken, refusal
+from broker.client.errors import ProtocolBroken
 from broker.client.message import Batch, Received
 from broker.client.read.vchannel_progress import VChannelProgress
+from broker.client.refusal_kinds import refusal
 from broker.core.log.seen_broadcasts import SeenBroadcasts
 from broker.core.naming import is_control_channel
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName

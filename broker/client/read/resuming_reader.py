@@ -24,7 +24,7 @@ from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.connection import Conversation
 from broker.client.net.control_messages import consumer_metadata
 from broker.client.net.network import Network
-from broker.client.net.retry_rules import ends_reader, is_wrong_node
+from broker.client.net.retry_rules import ends_reader, is_wrong_node, lacks_right
 from broker.client.net.wait_report import Wait
 from broker.client.read.deliveries import B, Deliveries
 from broker.model.channel import ChannelOffsets
@@ -144,6 +144,8 @@ class ResumingReader(Generic[B]):
         except ServerRefusal as error:
             if location is not None and is_wrong_node(error.code):
                 self._network.assignments.report(location.channel, error)
+            if lacks_right(error.code):
+                raise
             if ends_reader(error.code):
                 await self._reads.judge(error, self._held)
             self._check_silence(error)

@@ -13,6 +13,7 @@ import anyio
 from actors import ActorError, AskTimeout, MailboxFull, Ref, Request
 from broker.core.groups.group_changes import SPANS_MAX
 from broker.core.naming import belongs_to, is_physical
+from broker.core.security.grants import Action, Resource, ResourceKind
 from broker.edge.groups.group_modes import encoded_mode
 from broker.edge.groups.leased_batches import in_parts, leased_reads
 from broker.edge.groups.member_place import FindGroup, MemberPlace
@@ -45,6 +46,8 @@ from schemas.generated.tidemark import v1
 from schemas.leased import leased_response
 from schemas.message_bytes import encoded
 
+GROUP: Final = frozenset({Action.GROUP})
+CONSUME: Final = frozenset({Action.CONSUME})
 TAKE_S: Final = 45.0
 """A Group answers a member that waits after half of it, at the latest."""
 SETTLE_S: Final = 40.0
@@ -85,6 +88,8 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     if len(wanted.identity) > MEMBER_LENGTH_MAX:
         cause = f"an identity has {len(wanted.identity)} characters; at most {MEMBER_LENGTH_MAX}"
         raise invalid_argument(cause)
+    await call.access.need(GROUP, [Resource(ResourceKind.GROUP, wanted.group)])
+    await call.access.need_channel(CONSUME, wanted.vchannel)
     key = GroupKey(wanted.vchannel, wanted.group)
     place = MemberPlace(find, key, wanted.member, wanted.identity)
     try:

@@ -16,14 +16,18 @@ from broker.codec.stored_ddl import StoredDdl
 from broker.coordinator.assignment.messages import ListPChannels
 from broker.coordinator.broadcast.messages import PlanBroadcast, StartBroadcast
 from broker.core.master.ddl_keys import ddl_keys
+from broker.core.naming import pchannel_of
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
+from broker.edge.milvus.message_rights import BROADCAST, CHANGE, right_for
 from broker.edge.milvus.produce_results import append_result
+from broker.edge.rpc.access.access import CURRENT
 from broker.edge.rpc.broadcasts_enabled import BroadcastsEnabled
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.broadcast import Broadcast
 from broker.model.failure import invalid_argument
 from broker.model.master.ddl import GivenBroadcast, PlannedRequest
+from broker.model.message import ALL_PCHANNEL_TYPES
 from broker.ports.headers import BadHeader
 from schemas.generated.milvus.proto import streaming as wire
 
@@ -64,16 +68,34 @@ class BroadcastService:
         )
         broadcast = broadcast_request(request.message, limits, f"call:{uuid4().hex}")
         # A change of definitions is checked against the meta table once its keys are held.
-        start = _planned(broadcast) or StartBroadcast(broadcast)
+        planned = _planned(broadcast)
+        await self._check_rights(broadcast, defines=planned is not None)
+        start = planned or StartBroadcast(broadcast)
         done = await self._broadcaster.ask(start, deadline_s=BROADCAST_S)
         return wire.BroadcastResponse(
             broadcast_id=done.id,
             results={name: append_result(landed) for name, landed in done.results.items()},
         )
 
+    async def _check_rights(self, broadcast: Broadcast, *, defines: bool) -> None:
+        """Raise Refused unless the caller may send it to each of its vchannels.
+
+        `defines`: it changes definitions by names and ids of its own, so of any collection.
+        """
+        access, exclusive = CURRENT.get(), right_for(broadcast.type) is CHANGE
+        if defines:
+            await access.need(CHANGE, [self._middleware.gate.names.cluster])
+        whole = broadcast.pchannel_level or broadcast.type in ALL_PCHANNEL_TYPES
+        for vchannel in broadcast.vchannels:
+            await access.need_channel(BROADCAST, vchannel)
+            if exclusive:
+                await access.need_channel(CHANGE, pchannel_of(vchannel) if whole else vchannel)
+
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
         """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""
         ack = ack_request(request.message, request.broadcast_id, request.vchannel)
+        if ack.vchannel:
+            await CURRENT.get().need_channel(BROADCAST, ack.vchannel)
         await self._broadcaster.ask(ack)
         return wire.BroadcastAckResponse()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio
 
+from broker.core.security.grants import Action
 from broker.edge.milvus.consumer_request import consumer_request
 from broker.edge.milvus.single_messages import framed_slice
 from broker.edge.milvus.tick_frames import TickFrames
@@ -37,6 +38,7 @@ from schemas.generated.milvus.proto.streaming import (
 from schemas.properties.txn_context import TxnContext
 from schemas.wire import CONSUMER_ID, consume_in_txn, consume_message
 
+CONSUME: Final = frozenset({Action.CONSUME})
 CLOSE: Final = bytes(ConsumeResponse(close=CloseConsumerResponse()))
 
 
@@ -75,6 +77,7 @@ class ConsumerStreams:
                 )
             call.audited.request = request
             wanted = consumer_request(request, channel.name)
+            await call.access.need_channel(CONSUME, wanted.vchannel or channel.name)
             opening = OpenScanner(
                 channel.name,
                 channel.term,

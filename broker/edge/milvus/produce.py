@@ -13,6 +13,7 @@ import anyio
 from broker.core.pressure.rate_limit import RateLimit
 from broker.core.pressure.token_bucket import Taken
 from broker.edge.milvus.message_admission import MessageAdmission, barrier_wait_s
+from broker.edge.milvus.message_rights import CHANGE, acts_on_pchannel, right_for
 from broker.edge.milvus.produce_results import produce_answers
 from broker.edge.rpc.append_flow import (
     HELD_OVERHEAD_BYTES,
@@ -87,7 +88,12 @@ class ProduceStream:
             while at < len(frames):
                 runs, at = scan_produce_requests(frames, at)
                 for run in runs:
-                    self._judge(run, requests, refused)
+                    lacking = await self._lacking(run)
+                    if lacking is None:
+                        self._judge(run, requests, refused)
+                    else:
+                        code, cause = lacking.code, lacking.cause
+                        refused += [produce_error(it, code, cause) for it in run.request_ids]
                 if at < len(frames):
                     # Not a request: refused alone if it is too large, else this raises Malformed.
                     refused.append(self._refused(frames[at]))
@@ -105,6 +111,14 @@ class ProduceStream:
                 await self._flow.admit(sum([it.message.size for it in requests]), _cost(requests))
                 self._append(requests)
         await self._flow.wait_for_room()
+
+    async def _lacking(self, run: ScannedRun) -> Refusal | None:
+        """Why the caller may not append the run."""
+        right, flow = right_for(run.facts.type), self._flow
+        lacking = await flow.lacking(right, run.facts.vchannel)
+        if lacking is None and right is CHANGE and acts_on_pchannel(run):
+            return await flow.lacking(right, "")
+        return lacking
 
     async def _within_limits(self, requests: "list[_Request]") -> "list[_Request]":
         """Those within the limits of their collections, once they may go on; refuse the others."""

@@ -24,6 +24,7 @@ import anyio
 from broker.core.pressure.limit_rules import Subject
 from broker.core.pressure.rate_limit import UNLIMITED, RateLimit, RateState, worst
 from broker.core.pressure.token_bucket import Taken
+from broker.edge.rpc.access.access import Actions
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.middleware import Call
@@ -169,6 +170,13 @@ class AppendFlow:
     def limited(self) -> bool:
         """Whether there are limits; if so, call `charge` before `admit`."""
         return self._call.quotas.limited
+
+    async def lacking(self, actions: Actions, vchannel: str) -> Refusal | None:
+        """Why the caller may not do this to the vchannel, or to the pchannel for ""."""
+        access, channel = self._call.access, vchannel or self.channel
+        if access.holds(actions, channel):
+            return None
+        return await access.refusal(actions, channel)
 
     async def charge(self, vchannel: str, size_bytes: int, messages: int) -> Taken | Throttled:
         """Count an append against its limits: how long it is to wait, or its refusal."""

@@ -13,6 +13,11 @@ import structlog
 from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import GRPCError
 
+from actors import SystemClock
+from broker.edge.rpc.access.access import CURRENT, UNCONTROLLED
+from broker.edge.rpc.access.collection_names import CollectionNames
+from broker.edge.rpc.access.entry import admit, check
+from broker.edge.rpc.access.gate import Gate
 from broker.edge.rpc.append_pace import AppendPace
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_call import AuditedCall
@@ -35,6 +40,8 @@ STOPPING = Refusal(
 )
 LAST_MESSAGE_S = 1.0
 """How long the peer of a drained stream may take to read up to the end of a message."""
+REVOKED_S = 0.5
+"""How long a stream whose caller lost a right may take to answer what it has read."""
 
 
 Q = TypeVar("Q", bound=WireMessage)
@@ -47,6 +54,7 @@ class Call:
     __slots__ = (
         "_end",
         "_ending",
+        "access",
         "audited",
         "metadata",
         "meters",
@@ -69,6 +77,7 @@ class Call:
         self.audited = audited = audited or AuditTrail().begin("", None, metadata)
         self.peer = audited.peer
         self.quotas = quotas or Quotas(NoRowSchemas())
+        self.access = UNCONTROLLED
         self.meters = meters or EdgeMeters()
         self.pace = pace or AppendPace()
         self.stream = stream
@@ -79,8 +88,8 @@ class Call:
 
     @property
     def identity(self) -> str:
-        """Who calls."""
-        return peer_identity(self.peer)
+        """Who calls, as limits know it."""
+        return self.access.name or peer_identity(self.peer)
 
     @property
     def ending(self) -> Refusal | None:
@@ -97,6 +106,13 @@ class Call:
         """End this call soon, with this refusal, because the server drains."""
         self._ending = refusal
         self._end(refusal)
+
+    def revoke(self, refusal: Refusal) -> None:
+        """End this call within REVOKED_S, because its caller lost a right; one answer may come."""
+        if self._ending is None:
+            self.end(refusal)
+            if self._end is not _let_it_finish:
+                asyncio.get_running_loop().call_later(REVOKED_S, self.scope.cancel)
 
     def _cancel(self, _: Refusal) -> None:
         self.scope.cancel()
@@ -124,6 +140,9 @@ class Middleware:
         self.meters = EdgeMeters()
         self._pace = AppendPace()
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
+        names = CollectionNames(schemas or NoRowSchemas(), identity.cluster)
+        self.gate = gate or Gate(SystemClock().wall_ms)
+        self.gate.names = names
         self._identity = identity
         self._open: set[Call] = set()
         self._idle = asyncio.Event()
@@ -195,6 +214,7 @@ class Middleware:
                 # Before the first await: a drain that begins during it must not cancel the call.
                 call.end_with(_let_it_finish)
             request = await self._only_message(call, request_type)
+            await check(self.gate, call.access, call.stream.method, request)
             given = await answer(request)
             data = given if isinstance(given, bytes) else encoded(given)
             await call.stream.write_batch([data], deadline_s=self.limits.flush_s)
@@ -211,7 +231,9 @@ class Middleware:
         """A handler of one request and a stream of answers, until the peer leaves or a drain."""
 
         async def watch(call: Call) -> None:
-            await serve(await self._only_message(call, request_type), call)
+            request = await self._only_message(call, request_type)
+            await check(self.gate, call.access, call.stream.method, request)
+            await serve(request, call)
 
         return self.streaming(watch, ungated=ungated)
 
@@ -236,13 +258,14 @@ class Middleware:
                 await gate(call.metadata, call.ending is not None)
             if call.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
+            self._let_in(call)
             # Only the service is in the scope: the refusal below must still be sent after a cancel.
             with call.scope:
                 await serve(call)
             if call.scope.cancelled_caught:
                 # A status in the middle of a message would look like a broken connection.
                 await call.stream.flush(deadline_s=LAST_MESSAGE_S)
-                raise Refused(STOPPING.code, STOPPING.cause)
+                raise _ended(call)
         except Exception as error:
             if isinstance(unwrapped(error), StreamGone):
                 # grpclib cancels the call of a peer that is gone, but perhaps a moment later.
@@ -256,6 +279,17 @@ class Middleware:
                 refusal = Refusal(StreamingCode.UNKNOWN, "internal error; see the server's log")
             call.audited.ended(refusal)
             raise grpc_error(refusal) from error
+        finally:
+            self.gate.leave(call.access)
+
+    def _let_in(self, call: Call) -> None:
+        """Find out who calls. Raises Refused."""
+        if self.gate.controls:
+            call.access = admit(self.gate, call.stream.method, call.metadata, call.peer)
+            call.access.end = call.revoke
+            call.audited.user = call.access.name
+        # Always: a task that serves a call may have begun in the context of another one.
+        CURRENT.set(call.access)
 
     async def _only_message(self, call: Call, request_type: type[Q]) -> Q:
         messages = await first_messages(call.stream, self.limits.idle_peer_s)
@@ -286,6 +320,11 @@ def decoded(data: bytes, request_type: type[Q]) -> Q:
         return parsed(request_type, data)
     except Exception as error:
         raise invalid_argument(f"the bytes are not a {request_type.__name__}: {error}") from error
+
+
+def _ended(call: Call) -> Refused:
+    why = call.ending or STOPPING
+    return Refused(why.code, why.cause)
 
 
 def _let_it_finish(_: Refusal) -> None:

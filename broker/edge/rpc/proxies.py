@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
+from broker.edge.rpc.access.access_records import AccessRecords, NoAccessRecords
 from broker.model.failure import Refusal, Refused
 from broker.ports.leader_check import LeaderCheck, NeverLeader
 from broker.ports.master.table_reads import MetaTableReads, NoMetaTable
@@ -84,3 +85,4 @@ class Proxies:
     row_schemas: RowSchemas = NoRowSchemas()
     lead: LeaderCheck = NeverLeader()
     meta_table: MetaTableReads = NoMetaTable()
+    access: AccessRecords = NoAccessRecords()

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from broker.core.pressure.token_bucket import Taken
+from broker.core.security.grants import Action
 from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
@@ -35,6 +36,7 @@ from schemas.encoding.frames import frames
 from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.handshake import APPEND_REVISION, WHOLE_TXNS, append_greeting
 
+PRODUCE: Final = frozenset({Action.PRODUCE})
 GROUP_BYTES_MAX: Final = 2 * 1024 * 1024
 """Batches that arrived together go to the Appender as one group, up to this size."""
 
@@ -152,6 +154,9 @@ class AppendStream:
             error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
             return Refusal(StreamingCode.INVALID_ARGUMENT, f"{error}; split the batch")
         batch = scan_append_request(frame)
+        lacking = await self._flow.lacking(PRODUCE, batch.vchannel)
+        if lacking is not None:
+            return lacking
         rows = batch.codec == Codec.ARROW
         refusal = await self._admissions.shards.refusal(
             batch.vchannel, rows=rows, raw=bool(batch.raw)

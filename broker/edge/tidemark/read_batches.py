@@ -17,6 +17,7 @@ from actors import ActorDied, StaleTerm
 from broker.codec.stored_headers import StoredHeaders
 from broker.core.log.delivery import DeliveredItem
 from broker.core.naming import belongs_to, is_control_channel
+from broker.core.security.grants import Action
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
@@ -56,6 +57,7 @@ from schemas.batches import STORED, Position, ReadBatch, read_batch, read_respon
 from schemas.encoding.frames import frame_head
 from schemas.generated.tidemark import v1
 
+CONSUME: Final = frozenset({Action.CONSUME})
 VCHANNELS_MAX: Final = 16_384
 HEADERS: Final = StoredHeaders()
 
@@ -81,6 +83,8 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     rows = _rows_wanted(wanted)
     if rows is not None:
         await load_arrow()
+    for name in _vchannels(wanted, channel.name) or [channel.name]:
+        await call.access.need_channel(CONSUME, name)
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])

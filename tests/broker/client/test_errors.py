@@ -3,7 +3,8 @@
 import pickle
 
 from broker.client import errors
-from broker.client.errors import ServerRefusal, refusal
+from broker.client.errors import ServerRefusal
+from broker.client.refusal_kinds import refusal
 from broker.model.failure import StreamingCode
 
 REFUSALS = ServerRefusal.__subclasses__()

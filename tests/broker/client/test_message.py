@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.errors import refusal
 from broker.client.message import KEY_PROPERTY, Message, encode, key_bytes
+from broker.client.refusal_kinds import refusal
 from broker.model.message import MessageType
 from schemas.generated.milvus.proto import messages
 from schemas.wire import scan_message

@@ -17,6 +17,8 @@ REFUSING: Final = frozenset(
         StreamingCode.UNRECOVERABLE,
         StreamingCode.REPLICATE_VIOLATION,
         StreamingCode.RATE_LIMIT_REJECTED,
+        StreamingCode.PERMISSION_DENIED,
+        StreamingCode.NOT_AUTHENTICATED,
     }
 )
 """With these the server would not do it; with the others it could not, now or here."""

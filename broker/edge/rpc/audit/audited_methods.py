@@ -93,6 +93,11 @@ _SERVICES: Final[Mapping[str, Mapping[str, Audited]]] = {
         **_admin("settings", "PauseConsumption", "Streaming"),
         **_observe("Health", "Actors", "Channels", "Traffic"),
     },
+    "tidemark.v1.Auth": {
+        **_admin("access", "SetRole", "DropRole", "SetUser", "DropUser"),
+        **_admin("access", "AddToken", "RevokeToken"),
+        **_observe("WhoAmI", "Show"),
+    },
     "tidemark.v1.Cluster": {
         **_admin("cluster", "Register", "Leave"),
         **_internal(

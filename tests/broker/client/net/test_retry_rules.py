@@ -2,8 +2,9 @@
 
 import pytest
 
-from broker.client.errors import ServerRefusal, UnknownRefusal, refusal
+from broker.client.errors import ServerRefusal, UnknownRefusal
 from broker.client.net.retry_rules import RetryVerdict, append_verdict, ends_reader, is_wrong_node
+from broker.client.refusal_kinds import refusal
 from broker.model.failure import StreamingCode
 
 REFUSALS = [code for code in StreamingCode if code is not StreamingCode.OK]
@@ -43,4 +44,6 @@ def test_a_reader_ends_only_when_the_same_request_would_be_refused_again() -> No
         StreamingCode.UNRECOVERABLE,
         StreamingCode.WAL_NAME_MISMATCH,
         StreamingCode.REPLICATE_VIOLATION,
+        StreamingCode.PERMISSION_DENIED,
+        StreamingCode.NOT_AUTHENTICATED,
     }

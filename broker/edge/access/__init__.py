@@ -1,0 +1,1 @@
+"""The service that shows and changes users, roles and tokens."""

@@ -1,0 +1,296 @@
+"""With access under control: every call of every service, for callers with and without a right."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import grpc.aio
+import pytest
+
+from broker.core.security.book_changes import with_user, without_token, without_user
+from broker.core.security.tokens import read_token
+from broker.edge.rpc.access.needs import Who
+from broker.edge.rpc.access.permissions import PERMISSIONS
+from broker.model.failure import StreamingCode as Code
+from broker.transport import WireMessage
+from schemas.generated.milvus.proto import streaming as wire
+from schemas.generated.tidemark import v1
+from schemas.properties.txn_context import begin_header
+from schemas.wire import (
+    Produced,
+    ProduceFailed,
+    VChannelCreated,
+    produce_request,
+    scan_consume_response,
+    scan_produce_response,
+)
+from tests.wire.controlled import ADMIN, SECRET, Controlled, controlled
+from tests.wire.peer import Ended, Peer, PeerStream, connected, ended, insert
+from tests.wire.small_broker import FIRST_TERM, P0, V0
+from tests.wire.test_consume import request
+
+DENIED, NOT_HERE, UNKNOWN = 7, 12, 16
+OTHER = f"{P0}_200v0"
+BEGIN, COMMIT, DROP_COLLECTION, FLUSH_ALL = "900", "901", "6", "37"
+OF_STREAMS = {
+    path
+    for path, it in PERMISSIONS.items()
+    if it.inside or path.endswith(("AssignmentDiscover", "Watch", "WatchBarrier"))
+}
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[tuple[Controlled, Peer]]:
+    """A broker with a few users, and a peer."""
+    async with controlled() as here, connected(here.broker) as peer:
+        yield here, peer
+
+
+async def outcome(peer: Peer, path: str, asked: bytes, metadata: Mapping[str, str]) -> Ended | None:
+    """How a call with one request was refused; None when it was answered."""
+    try:
+        await peer.call(path, asked, metadata)
+    except grpc.aio.AioRpcError as error:
+        # What another role serves is not here: the transport says so before anybody asks.
+        missing = error.code() is grpc.StatusCode.UNIMPLEMENTED
+        return Ended(NOT_HERE, None) if missing else ended(error)
+    return None
+
+
+def code(of: Ended | None) -> int:
+    return 0 if of is None else of.code
+
+
+async def test_without_a_proof_every_call_but_those_of_probes_is_refused() -> None:
+    async with world() as (_, peer):
+        for path, permission in PERMISSIONS.items():
+            if path.endswith("/Watch"):
+                continue
+            found = await outcome(peer, path, b"", {})
+            if permission.who is Who.ANYBODY:
+                assert found is None, path
+            elif code(found) != NOT_HERE:
+                assert found is not None, path
+                assert found.code == UNKNOWN, path
+                assert found.error is not None, path
+                # Clients of Milvus know no such code; this one they do not repeat.
+                assert found.error.code == Code.UNRECOVERABLE, path
+                assert "pass a token" in found.error.cause, path
+
+
+async def test_a_user_without_grants_may_only_ask_what_everybody_may() -> None:
+    async with world() as (here, peer):
+        await here.add("nobody")
+        for path, permission in PERMISSIONS.items():
+            if path in OF_STREAMS:
+                continue
+            found = code(await outcome(peer, path, NAMED.get(path, b""), here.proof("nobody")))
+            if permission.who in (Who.PROCESS, Who.GRANTED):
+                assert found in (DENIED, NOT_HERE), (path, found)
+            else:
+                assert found not in (DENIED, UNKNOWN), path
+
+
+NAMED = {
+    "/tidemark.v1.Commits/Commit": bytes(
+        v1.CommitBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=V0)])
+    ),
+    "/tidemark.v1.Commits/Abort": bytes(
+        v1.AbortBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=V0)])
+    ),
+    "/tidemark.v1.Groups/List": bytes(v1.ListGroupsRequest(vchannels=[V0])),
+    "/tidemark.v1.Log/Describe": bytes(v1.DescribeRequest(channels=[V0])),
+    "/tidemark.v1.Log/Seek": bytes(v1.SeekRequest(channel=V0)),
+    "/tidemark.v1.Log/Advance": bytes(v1.AdvanceRequest(channel=V0)),
+    "/tidemark.v1.Log/Measure": bytes(v1.MeasureRequest(channels=[V0])),
+    "/tidemark.v1.Log/Mvcc": bytes(v1.MvccRequest(vchannel=V0)),
+    "/tidemark.v1.Log/HasVChannel": bytes(v1.HasVChannelRequest(vchannel=V0)),
+    "/tidemark.v1.TimeSync/Cut": bytes(v1.CutRequest(channels=[V0])),
+    "/tidemark.v1.TimeSync/HoldBroadcasts": bytes(v1.HoldBroadcastsRequest(channels=[V0])),
+    "/tidemark.v1.Master/ShowSegments": bytes(v1.ShowSegmentsRequest(collection_id=9)),
+    "/tidemark.v1.Master/DescribeSegment": bytes(v1.DescribeSegmentRequest(collection_id=9)),
+    "/tidemark.v1.Master/SealCollection": bytes(v1.SealCollectionRequest(collection_id=9)),
+    "/tidemark.v1.Master/AssignSegmentID": bytes(
+        v1.AssignSegmentIdRequest(requests=[v1.SegIdRequest(collection_name="c")])
+    ),
+}
+"""Requests that would otherwise name nothing, and so ask for nothing."""
+
+
+@pytest.mark.parametrize("call", ["Commit", "Abort"])
+async def test_a_batch_of_nothing_is_no_way_to_end_the_batch_of_somebody_else(call: str) -> None:
+    asked = bytes(v1.CommitBatchRequest(app="a", batch=1))
+    async with world() as (here, peer):
+        await here.add("ann", "txn:channel:*")
+        path = f"/tidemark.v1.Commits/{call}"
+        assert code(await outcome(peer, path, asked, here.proof("ann"))) == DENIED
+
+
+HIDDEN, ABSENT = "hidden_one", "absent_one"
+
+
+async def test_a_name_that_one_may_not_see_is_answered_as_one_that_is_not_there() -> None:
+    requests: Mapping[str, Callable[[str], WireMessage]] = {
+        "/tidemark.v1.Collections/Get": lambda it: v1.GetCollectionRequest(name=it),
+        "/tidemark.v1.Collections/Find": lambda it: v1.FindRequest(name=it),
+        "/tidemark.v1.Collections/Drop": lambda it: v1.DropCollectionRequest(name=it),
+        "/tidemark.v1.Collections/Create": lambda it: v1.CreateCollectionRequest(name=it, shards=1),
+        "/tidemark.v1.Master/HasCollection": lambda it: v1.HasCollectionRequest(collection_name=it),
+        "/tidemark.v1.Master/DescribeCollection": (
+            lambda it: v1.DescribeCollectionRequest(collection_name=it)
+        ),
+        "/tidemark.v1.TimeSync/GetCursor": lambda it: v1.GetCursorRequest(name=it),
+        "/tidemark.v1.TimeSync/DropCursor": lambda it: v1.DropCursorRequest(name=it),
+    }
+    async with world() as (here, peer):
+        await here.add("ann", "*:collection:mine*", "*:cursor:mine*")
+        admin = here.proof(ADMIN)
+        made = v1.CreateCollectionRequest(name=HIDDEN, shards=1)
+        await peer.call("/tidemark.v1.Collections/Create", bytes(made), admin)
+        opened = v1.OpenCursorRequest(name=HIDDEN, positions=[v1.CursorPosition(channel=V0)])
+        await peer.call("/tidemark.v1.TimeSync/OpenCursor", bytes(opened), admin)
+        for path, asked in requests.items():
+            hidden = await outcome(peer, path, bytes(asked(HIDDEN)), here.proof("ann"))
+            absent = await outcome(peer, path, bytes(asked(ABSENT)), here.proof("ann"))
+            assert hidden is not None, path
+            assert absent is not None, path
+            assert hidden.error is not None, path
+            assert absent.error is not None, path
+            words = hidden.error.cause.replace(HIDDEN, ABSENT)
+            assert (hidden.code, words) == (absent.code, absent.error.cause), path
+            # It is there, and who may see it does.
+            found = await outcome(peer, path, bytes(asked(HIDDEN)), admin)
+            assert code(found) != DENIED, path
+
+
+async def test_the_processes_of_a_cluster_call_by_its_secret() -> None:
+    collect = "/milvus.proto.streaming.StreamingNodeManagerService/CollectStatus"
+    async with world() as (here, peer):
+        assert await outcome(peer, collect, b"", {"tidemark-process": SECRET}) is None
+        refused = await outcome(peer, collect, b"", {"tidemark-process": "1" * 64})
+        assert code(refused) == UNKNOWN
+        # Not even an administrator is a process of the cluster.
+        assert code(await outcome(peer, collect, b"", here.proof(ADMIN))) == DENIED
+
+
+# ---- Milvus's streams ---------------------------------------------------------------------------
+
+
+async def producing(peer: Peer, proof: Mapping[str, str]) -> PeerStream:
+    stream = peer.produce(FIRST_TERM, **proof)
+    await stream.receive()
+    return stream
+
+
+async def said(stream: PeerStream, **properties: str) -> Produced | ProduceFailed:
+    await stream.send(produce_request(7, insert(b"x", **properties)))
+    answer = scan_produce_response(await stream.receive())
+    assert isinstance(answer, Produced | ProduceFailed), answer
+    return answer
+
+
+async def test_a_producer_is_refused_message_by_message_and_its_stream_continues() -> None:
+    async with world() as (here, peer):
+        await here.add("ann", f"produce:channel:{V0}")
+        stream = await producing(peer, here.proof("ann"))
+        for _ in range(2):  # what was allowed is remembered, and what was not is refused again
+            assert isinstance(await said(stream), Produced)
+            refused = await said(stream, _vc=OTHER)
+            assert isinstance(refused, ProduceFailed)
+            assert refused.code == Code.UNRECOVERABLE
+            assert refused.cause.startswith("permission denied: 'ann' may not append to channel")
+
+
+@pytest.mark.parametrize(
+    ("kind", "grant"),
+    [
+        ("2", f"produce:channel:{V0}"),
+        ("3", f"produce:channel:{V0}"),
+        (BEGIN, f"txn:channel:{V0}"),
+        (DROP_COLLECTION, f"ddl:channel:{V0}"),
+    ],
+)
+async def test_each_kind_of_message_needs_its_own_right(kind: str, grant: str) -> None:
+    properties = {"_t": kind}
+    if kind == BEGIN:
+        properties |= {"_v": "2", "_h": b64encode(begin_header(1000)).decode()}
+    async with world() as (here, peer):
+        await here.add("may", grant)
+        await here.add("others", "observe:*:*", "admin:*:*", "consume:*:*", "broadcast:*:*")
+        may, others = here.proof("may"), here.proof("others")
+        assert isinstance(await said(await producing(peer, may), **properties), Produced)
+        refused = await said(await producing(peer, others), **properties)
+        assert isinstance(refused, ProduceFailed)
+        assert refused.cause.startswith("permission denied: ")
+
+
+async def test_what_acts_on_the_whole_pchannel_needs_a_right_on_it() -> None:
+    async with world() as (here, peer):
+        await here.add("part", f"ddl:channel:{V0}")
+        await here.add("whole", "ddl:channel:*")
+        part, whole = here.proof("part"), here.proof("whole")
+        for kind in ({"_t": FLUSH_ALL}, {"_t": DROP_COLLECTION, "_pcl": ""}):
+            refused = await said(await producing(peer, part), **kind)
+            assert isinstance(refused, ProduceFailed), kind
+            assert f"channel {P0!r}" in refused.cause
+            answer = await said(await producing(peer, whole), **kind)
+            assert not (isinstance(answer, ProduceFailed) and "denied" in answer.cause)
+
+
+async def test_a_consumer_needs_the_right_to_its_vchannel_or_to_the_whole_pchannel() -> None:
+    async with world() as (here, peer):
+        await here.add("ann", f"consume:channel:{V0}")
+        for wanted, allowed in ((V0, True), (OTHER, False), ("", False)):
+            stream = peer.consume(FIRST_TERM, **here.proof("ann"))
+            await stream.receive()
+            await stream.send(request(vchannel=wanted))
+            if allowed:
+                answer = scan_consume_response(await stream.receive())
+                assert answer == VChannelCreated(1)
+            else:
+                assert (await stream.end()).code == DENIED, wanted
+
+
+@pytest.mark.parametrize("what", ["token", "grant", "user"])
+async def test_revoking_ends_open_streams_with_the_reason(what: str) -> None:
+    async with world() as (here, peer):
+        await here.add("ann", "produce:channel:*", "consume:channel:*")
+        await here.add("eve", "produce:channel:*", "consume:channel:*")
+        ann, eve = here.proof("ann"), here.proof("eve")
+        producer, stays = await producing(peer, ann), await producing(peer, eve)
+        for each in (producer, stays):
+            assert isinstance(await said(each), Produced)
+        consumer = peer.consume(FIRST_TERM, **ann)
+        await consumer.receive()
+        await consumer.send(request())
+        assert scan_consume_response(await consumer.receive()) == VChannelCreated(1)
+        # By another process: the watch of this one finds it.
+        watch = here.watch()
+        id = read_token(here.tokens["ann"])
+        assert id is not None
+        if what == "token":
+            await here.records.change(lambda it: without_token(it, id.id))
+        elif what == "grant":
+            await here.records.change(lambda it: with_user(it, "ann", [], replaces=True))
+        else:
+            await here.records.change(lambda it: without_user(it, "ann"))
+        await watch.receive(())
+        expected = DENIED if what == "grant" else UNKNOWN
+        assert (await producer.end()).code == expected
+        assert (await consumer.end()).code == expected
+        assert isinstance(await said(stays), Produced)
+
+
+# ---- broadcasts ---------------------------------------------------------------------------------
+
+BROADCAST = "/milvus.proto.streaming.StreamingCoordBroadcastService/Broadcast"
+ACK = "/milvus.proto.streaming.StreamingCoordBroadcastService/Ack"
+
+
+async def test_an_ack_needs_the_right_to_broadcast_there() -> None:
+    asked = bytes(wire.BroadcastAckRequest(broadcast_id=1, vchannel=V0))
+    async with world() as (here, peer):
+        await here.add("ann", f"broadcast:channel:{OTHER}")
+        assert code(await outcome(peer, ACK, asked, here.proof("ann"))) == DENIED
+        await here.add("ann", f"broadcast:channel:{V0}")
+        assert code(await outcome(peer, ACK, asked, here.proof("ann"))) != DENIED
