@@ -84,6 +84,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
 
 def misspelt(names: Iterable[str]) -> list[str]:
     """Environment variables that begin like settings, but are not settings."""
-    # SERVER and PROFILE are read by the commands that call a server.
-    known = {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, "SERVER", "PROFILE"]}
+    # The last ones are read by the commands that call a server.
+    of_commands = ["SERVER", "PROFILE", "TOKEN", "TOKEN_FILE"]
+    known = {f"{PREFIX}{name.upper()}" for name in [*Settings.model_fields, *of_commands]}
     return sorted(name for name in names if name.startswith(PREFIX) and name not in known)

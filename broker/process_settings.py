@@ -77,6 +77,11 @@ class Settings(BaseSettings):
     processes of the cluster are trusted by it. Unset: clients need none."""
     insecure: bool = False
     """Let other machines connect without TLS or without certificates, and do everything."""
+    auth: Annotated[str, Field(pattern="^(off|on)$")] = "off"
+    """`on`: calls need a proof of who makes them, a token or a certificate of a user, and grants;
+    see [users](#users-roles-and-tokens). The same for all processes of a cluster."""
+    auth_bootstrap: Path | None = None
+    """TOML file with first users, read when `auth` is on and nobody may administer the broker."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""

@@ -45,6 +45,7 @@ from broker.app.running_process import (
     wait_until_open,
 )
 from broker.app.security.certificate_names import refuse_unnamed
+from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.security.secured import client_tls
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
@@ -107,7 +108,8 @@ async def run_coordinator(
     if settings.nodes:
         refuse_unnamed(settings.tls_cert, local_host(bound.getsockname()[0]))
     async with led_cluster(settings, folder, bound, callbacks, lead) as cluster:
-        parts = _CoordinatorParts(cluster.settings.now, cluster, bound)
+        access = await leading_access(cluster.settings.now, folder.root, cluster.store)
+        parts = _CoordinatorParts(cluster.settings.now, cluster, bound, access)
         async with running(parts, settings, bound, cluster.store) as broker:
             yield broker
 
@@ -115,7 +117,9 @@ async def run_coordinator(
 class _CoordinatorParts:
     """Coordinator, time and the fleet of node processes; see ProcessParts."""
 
-    def __init__(self, settings: Settings, cluster: LedCluster, bound: socket.socket) -> None:
+    def __init__(
+        self, settings: Settings, cluster: LedCluster, bound: socket.socket, access: ProcessAccess
+    ) -> None:
         self.lookup = ActorLookup()
         self.name = "coordinator" if cluster.lead is None else cluster.lead.name
         self.address = cluster.address
@@ -124,6 +128,7 @@ class _CoordinatorParts:
         self.settings = cluster.settings
         self._settings = settings
         self._cluster = cluster
+        self._access = access
         self._tls = client_tls(settings)
         self._nodes = LiveNodes()
         self._offsets = ClusterOffsets(self._nodes, cluster.pchannels)
@@ -182,6 +187,7 @@ class _CoordinatorParts:
             coordinator_tree(parts, ROOT),
             timesync_tree(timesync, ROOT),
             master_tree(master, ROOT),
+            *self._access.children(),
         )
         return SupervisorSpec("root", children=children)
 
@@ -193,7 +199,11 @@ class _CoordinatorParts:
         )
         lead = self._cluster.lead
         view = process_view(
-            system, settings, DamageRegistry(skipped=settings.skip_damage), readiness, audit
+            system,
+            settings,
+            DamageRegistry(skipped=settings.skip_damage),
+            readiness,
+            (audit.sink.warnings, self._access.warnings),
         )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
@@ -202,12 +212,14 @@ class _CoordinatorParts:
                 staged_txns=self._staged_txns,
                 lead=self._cluster.store,
                 meta_table=StoredTable(self._cluster.store),
+                access=self._access.records,
             ),
             view.with_coordinators(self._coordinators),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),
             audit,
             None if lead is None else leader_gate(lead.lease),
+            self._access.gate,
         )
 
     async def until_ready(self, system: System) -> None:
@@ -319,6 +331,7 @@ class _CoordinatorParts:
             "server-id": str(node_id),
             # So that a node that has met a newer coordinator does nothing for this one.
             COORDINATOR_TERM: term,
+            **self._access.metadata,
         }
         return RemoteNode(node_id, address, Calls(host, port, meant, self._tls), absent)
 

@@ -26,6 +26,7 @@ from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness, membership_problems
 from broker.app.process_errors import CannotStart
 from broker.app.running_process import Broker, process_view, running, server_facts
+from broker.app.security.process_access import ProcessAccess, node_access
 from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
@@ -74,11 +75,12 @@ async def run_node(
     async with metadata(settings, folder, notes=False) as store:
         identity = await _cluster_identity(store, settings)
         fence = TermFence(partial(_leader_term, store))
-        calls = _coordinator_calls(settings, fence)
+        access = await node_access(settings, folder.root, store)
+        calls = _coordinator_calls(settings, fence, access)
         address = with_advertised(settings, bound).advertise
         try:
             with log_storage(settings, folder, identity) as storage:
-                shared = store, fence
+                shared = store, fence, access
                 parts = _NodeParts(settings, storage, address, shared, calls, identity)
                 async with running(parts, settings, bound) as broker:
                     yield broker
@@ -86,11 +88,14 @@ async def run_node(
             calls.close()
 
 
-def _coordinator_calls(settings: Settings, fence: TermFence) -> LeaderCalls:
+def _coordinator_calls(
+    settings: Settings, fence: TermFence, access: ProcessAccess
+) -> LeaderCalls:
     tls = client_tls(settings)
+    meant = {"cluster": settings.cluster, **access.metadata}
 
     def connect(host: str, port: int) -> Calls:
-        return Calls(host, port, {"cluster": settings.cluster}, tls, fence.metadata)
+        return Calls(host, port, meant, tls, fence.metadata)
 
     return LeaderCalls(split_addresses(settings.coordinator), connect)
 
@@ -146,7 +151,7 @@ class _NodeParts:
         settings: Settings,
         storage: LogStorage,
         address: str,
-        shared: tuple[MetaStore, TermFence],
+        shared: tuple[MetaStore, TermFence, ProcessAccess],
         calls: LeaderCalls,
         identity: str,
     ) -> None:
@@ -155,7 +160,7 @@ class _NodeParts:
         self.address = address
         self.settings = SettingsInForce(settings)
         self._settings = settings
-        self._store, self._fence = shared
+        self._store, self._fence, self._access = shared
         self._calls = calls
         self._identity = identity
         self._node_id = NodeId(settings.node_id)
@@ -170,7 +175,8 @@ class _NodeParts:
             lambda: ChannelReporter(self._node_id, self._calls),
             MailboxSpec(bound=4096, overflow=Overflow.SHED, batch_max=1024),
         )
-        children = (node_spec(self._runtime), news, self._membership())
+        access = self._access.children()
+        children = (node_spec(self._runtime), news, *access, self._membership())
         return SupervisorSpec("root", children=children)
 
     def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
@@ -178,7 +184,14 @@ class _NodeParts:
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._identity),
             replace(self.lookup.proxies, row_schemas=StoredRowSchemas(self._store)),
-            process_view(system, self._settings, self._damages, readiness, audit, self._runtime),
+            process_view(
+                system,
+                self._settings,
+                self._damages,
+                readiness,
+                (audit.sink.warnings, self._access.warnings),
+                self._runtime,
+            ),
             edge_limits(self._settings),
             node_role(
                 lambda: self._join.coordinator or self._settings.coordinator,
@@ -186,6 +199,7 @@ class _NodeParts:
             ),
             audit,
             self._fence.check,
+            self._access.gate,
         )
 
     async def until_ready(self, system: System) -> None:

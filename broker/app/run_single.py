@@ -36,6 +36,7 @@ from broker.app.running_process import (
     server_facts,
     wait_until_open,
 )
+from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.storage import LogStorage, disk_reserve, log_storage, unreadable_log
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
@@ -81,8 +82,9 @@ async def run_broker(
     async with led_cluster(settings, folder, bound, callbacks) as cluster:
         paused = await consumption_paused(cluster.store)
         now = cluster.settings.now
+        access = await leading_access(now, folder.root, cluster.store)
         with log_storage(now, folder, cluster.identity) as storage:
-            parts = _BrokerParts(now, storage, cluster, paused=paused)
+            parts = _BrokerParts(now, storage, cluster, access, paused=paused)
             async with running(parts, settings, bound, cluster.store) as broker:
                 yield broker
 
@@ -91,7 +93,13 @@ class _BrokerParts:
     """Coordinator, node and time of one process; see ProcessParts."""
 
     def __init__(
-        self, settings: Settings, storage: LogStorage, cluster: LedCluster, *, paused: bool
+        self,
+        settings: Settings,
+        storage: LogStorage,
+        cluster: LedCluster,
+        access: ProcessAccess,
+        *,
+        paused: bool,
     ) -> None:
         self.lookup = ActorLookup()
         self.name = "single"
@@ -100,6 +108,7 @@ class _BrokerParts:
         self._settings = settings
         self._folder, self._wal, self._damages = storage.folder, storage.wal, storage.damages
         self._cluster = cluster
+        self._access = access
         self._node_id = NodeId(settings.node_id)
         self._figures = CoordinatorFigures()
         self._staged_txns = NodeStagedTxns(self._owners)
@@ -145,6 +154,7 @@ class _BrokerParts:
             node_spec(self._runtime),
             timesync_tree(timesync, ROOT),
             master_tree(master, ROOT),
+            *self._access.children(),
         )
         return SupervisorSpec("root", children=children)
 
@@ -156,13 +166,22 @@ class _BrokerParts:
             staged_txns=self._staged_txns,
             lead=self._cluster.store,
             meta_table=StoredTable(self._cluster.store),
+            access=self._access.records,
         )
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
             proxies,
-            process_view(system, self._settings, self._damages, readiness, audit, self._runtime),
+            process_view(
+                system,
+                self._settings,
+                self._damages,
+                readiness,
+                (audit.sink.warnings, self._access.warnings),
+                self._runtime,
+            ),
             edge_limits(self._settings),
             audit=audit,
+            gate=self._access.gate,
         )
 
     async def until_ready(self, system: System) -> None:

@@ -196,10 +196,13 @@ def process_view(
     settings: Settings,
     damages: DamageRegistry,
     readiness: Readiness,
-    audit: AuditTrail,
+    more: Sequence[Callable[[], Sequence[str]]],
     node: NodeRuntime | None = None,
 ) -> ProcessView:
-    """What operators may see of this process, and do to it; `node`: its own, if any."""
+    """What operators may see of this process, and do to it; `node`: its own, if any.
+
+    `more`: what else warns in `health`.
+    """
     return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
@@ -208,8 +211,8 @@ def process_view(
         reasons_against=readiness.reasons_against,
         warnings=lambda: [
             *(node.warnings() if node else ()),
-            *audit.sink.warnings(),
             *security_warnings(settings, datetime.now(UTC)),
+            *[each for warnings in more for each in warnings()],
         ],
         traffic=node.meters.traffic.all if node else tuple,
     )

@@ -11,9 +11,9 @@ import anyio
 from broker.core.pressure.limit_rules import LimitRules
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Role, RoleParts, single_process
+from broker.edge.rpc.access.gate import Gate
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_methods import check_audited
-from broker.edge.rpc.access.gate import Gate
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.health_service import HealthService
 from broker.edge.rpc.leader_gate import Gate

@@ -60,10 +60,10 @@ def exposed(settings: Settings) -> list[str]:
     if _is_outside(split_address(address)[0]):
         if settings.tls_cert is None:
             found.append(f"{address} can be reached by other machines, and speaks no TLS")
-        elif settings.tls_ca is None:
+        elif settings.tls_ca is None and settings.auth != "on":
             found.append(
                 f"{address} can be reached by other machines, and asks clients for no certificate"
-                " (tls_ca is not set)"
+                " (tls_ca is not set) and no token (auth is off)"
             )
     plain_http = settings.http_port is not None and settings.tls_cert is None
     if plain_http and _is_outside(settings.http_host):

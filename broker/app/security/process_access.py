@@ -1,0 +1,107 @@
+"""What a process needs to decide who may do what: its gate, and how it follows the records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from actors import ChildSpec, MailboxSpec, SupervisorSpec, SystemClock
+from broker.app.process_errors import CannotStart
+from broker.app.security.book_watch import BookWatch, Sight
+from broker.app.security.bootstrap import with_bootstrap
+from broker.app.security.cluster_secret import cluster_secret
+from broker.coordinator.access.stored_access import StoredAccess
+from broker.core.security.access_book import AccessBook
+from broker.edge.rpc.access.access_records import AccessRecords
+from broker.edge.rpc.access.gate import SECRET, Gate
+from broker.model.failure import Refused
+from broker.ports.meta import MetaStore
+from broker.process_settings import Settings
+
+log = structlog.get_logger("tidemark")
+
+ON: Final = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAccess:
+    """`metadata`: of calls to other processes of the cluster; empty while access is open."""
+
+    gate: Gate
+    records: AccessRecords
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sight: Sight | None = None
+
+    def children(self) -> Sequence[ChildSpec | SupervisorSpec]:
+        """The actor that follows the records, if access is controlled."""
+        sight = self.sight
+        if sight is None:
+            return ()
+
+        def watch() -> BookWatch:
+            return BookWatch(self.records, self.gate, sight)
+
+        # Looks that are missed need not be made up for.
+        return (ChildSpec("access", watch, MailboxSpec(bound=16)),)
+
+    def warnings(self) -> list[str]:
+        """What `health` says of it."""
+        return [] if self.sight is None else self.sight.warnings()
+
+
+async def leading_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
+    """That of a coordinator or single broker.
+
+    Raises CannotStart when nobody may administer it, not even by `auth_bootstrap`.
+    """
+    records = StoredAccess(store)
+    if settings.auth != ON:
+        return await _open(records)
+    book = await _read(records)
+    file = settings.auth_bootstrap
+    if not book.admins() and file is not None:
+        now_ms = SystemClock().wall_ms()
+        try:
+            book = await records.change(lambda it: with_bootstrap(it, file, now_ms))
+        except Refused as refused:
+            raise CannotStart(refused.refusal.cause) from refused
+    if not book.admins():
+        raise CannotStart(
+            "auth is on, and no user may administer this broker; make one with its token by"
+            f" `tidemark auth bootstrap --data-dir {settings.data_dir}`, or name a file of users"
+            " by the setting auth_bootstrap"
+        )
+    return _controlled(records, book, folder)
+
+
+async def node_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
+    """That of a node, which follows the records that its coordinator writes. CannotStart."""
+    records = StoredAccess(store)
+    if settings.auth != ON:
+        return ProcessAccess(Gate(SystemClock().wall_ms), records)
+    return _controlled(records, await _read(records), folder)
+
+
+async def _open(records: AccessRecords) -> ProcessAccess:
+    book = await _read(records)
+    if book.users:
+        log.warning("users are stored, but auth is off: everybody may do everything")
+    return ProcessAccess(Gate(SystemClock().wall_ms), records)
+
+
+def _controlled(records: AccessRecords, book: AccessBook, folder: Path) -> ProcessAccess:
+    clock = SystemClock()
+    secret = cluster_secret(folder)
+    gate = Gate(clock.wall_ms, secret=secret)
+    gate.adopt(book)
+    sight = Sight(clock.monotonic_s, clock.monotonic_s())
+    return ProcessAccess(gate, records, {SECRET: secret}, sight)
+
+
+async def _read(records: AccessRecords) -> AccessBook:
+    try:
+        return await records.read()
+    except Refused as refused:
+        raise CannotStart(refused.refusal.cause) from refused
