@@ -37,6 +37,8 @@ class ClientConfig:
     """PEM file of the certificate shown to the broker."""
     tls_key: str | None = None
     """PEM file of its private key."""
+    token_file: str | None = None
+    """File with the token that proves who calls; without it the variable TIDEMARK_TOKEN."""
     connect_s: float | None = None
     """Seconds to wait for the broker's first answer."""
     open_s: float | None = None

@@ -88,9 +88,7 @@ async def run_node(
             calls.close()
 
 
-def _coordinator_calls(
-    settings: Settings, fence: TermFence, access: ProcessAccess
-) -> LeaderCalls:
+def _coordinator_calls(settings: Settings, fence: TermFence, access: ProcessAccess) -> LeaderCalls:
     tls = client_tls(settings)
     meant = {"cluster": settings.cluster, **access.metadata}
 

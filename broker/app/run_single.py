@@ -181,7 +181,7 @@ class _BrokerParts:
             ),
             edge_limits(self._settings),
             audit=audit,
-            gate=self._access.gate,
+            access=self._access.gate,
         )
 
     async def until_ready(self, system: System) -> None:

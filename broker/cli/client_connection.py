@@ -1,14 +1,15 @@
 """Where a command connects to: from flags, else the environment, else files, else defaults.
 
-For each setting the first of these that has it: `--server`, the profile of `--profile`,
-`TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `TIDEMARK_CLUSTER` and the three of TLS,
-`[client]` of the configuration file.
+For each setting the first of these that has it: `--server` and `--token-file`, the profile of
+`--profile`, `TIDEMARK_SERVER`, the profile of `TIDEMARK_PROFILE`, `TIDEMARK_TOKEN_FILE`,
+`TIDEMARK_CLUSTER` and the three of TLS, `[client]` of the configuration file. `TIDEMARK_TOKEN` goes
+before a file that neither an option nor a chosen profile names.
 """
 
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ DEFAULT_CLUSTER: Final = "by-dev"
 DEADLINES: Final = ("connect_s", "open_s", "append_s", "call_s")
 TLS: Final = ("tls_ca", "tls_cert", "tls_key")
 PROFILES: Final = "profiles.toml"
+FLAG: Final = "--token-file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class ClientConnection:
     deadlines: Deadlines
     tls: Tls | None
     origins: Mapping[str, str]
+    token: str = field(default="", repr=False)
+    token_file: str | None = None
 
 
 def connection(server: str = "", profile: str | None = None) -> ClientConnection:
@@ -66,7 +70,26 @@ def connection(server: str = "", profile: str | None = None) -> ClientConnection
                 values[name], origins[name] = value, origin
     deadlines = Deadlines(**{name: values[name] for name in DEADLINES if name in values})
     tls = _tls(values, origins)
-    return ClientConnection(values["server"], values["cluster"], deadlines, tls, origins)
+    token = _token(values, origins, profile or chosen().profile)
+    called = values["server"], values["cluster"], deadlines, tls, origins
+    return ClientConnection(*called, token, values.get("token_file"))
+
+
+def _token(values: Mapping[str, Any], origins: Mapping[str, str], profile: str | None) -> str:
+    """The token to show; "" for none. Raises BadConfig for a file that cannot be read."""
+    file, origin = values.get("token_file"), origins["token_file"]
+    named = origin == FLAG or (profile and origin == f"profile {profile}")
+    if not named and (token := os.environ.get("TIDEMARK_TOKEN")):
+        return token.strip()
+    if file is None:
+        return ""
+    try:
+        token = Path(file).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"token_file ({origin}): cannot read {file}: {error}") from None
+    if not token:
+        raise BadConfig(f"token_file ({origin}): {file} is empty; it must hold a token")
+    return token
 
 
 def _tls(values: Mapping[str, Any], origins: Mapping[str, str]) -> Tls | None:
@@ -84,6 +107,8 @@ def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConf
     """Every place that may say where to connect to, the most important one first."""
     if server:
         yield "--server", ClientConfig(server=server)
+    if chosen().token_file is not None:
+        yield FLAG, ClientConfig(token_file=str(chosen().token_file))
     if profile:
         yield f"profile {profile}", read_profile(profile)
     if from_environment := os.environ.get("TIDEMARK_SERVER"):
@@ -94,7 +119,7 @@ def _sources(server: str, profile: str | None) -> Iterator[tuple[str, ClientConf
         yield f"profile {named}", read_profile(named)
     # The server's own variables: where they name the cluster and its certificates, commands mean
     # the same ones.
-    for name in ("cluster", *TLS):
+    for name in ("cluster", "token_file", *TLS):
         variable = f"TIDEMARK_{name.upper()}"
         if value := os.environ.get(variable):
             yield variable, client_config({name: value}, "the environment")

@@ -1,4 +1,4 @@
-"""`--config` and `--profile`, which stand before the command or behind it."""
+"""`--config`, `--profile` and `--token-file`, which stand before the command or behind it."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-OPTIONS: Final = ("--config", "--profile")
+OPTIONS: Final = ("--config", "--profile", "--token-file")
 
 
 def first(arguments: Sequence[str]) -> list[str]:
@@ -33,15 +33,16 @@ class Chosen:
 
     profile: str | None = None
     config: Path | None = None
+    token_file: Path | None = None
 
 
 NOTHING: Final = Chosen()
 _CHOSEN: ContextVar[Chosen] = ContextVar("chosen", default=NOTHING)
 
 
-def choose(profile: str | None, config: Path | None) -> None:
+def choose(profile: str | None, config: Path | None, token_file: Path | None = None) -> None:
     """Remember what was given, for the command that runs."""
-    _CHOSEN.set(Chosen(profile, config))
+    _CHOSEN.set(Chosen(profile, config, token_file))
 
 
 def chosen() -> Chosen:

@@ -2,10 +2,12 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from broker.cli.access import auth_commands
 from broker.cli.commands import (
     actors,
     allocation,
@@ -53,6 +55,7 @@ app = typer.Typer(
 )
 app.add_typer(actors.app, name="actors")
 app.add_typer(alias_commands.app, name="alias")
+app.add_typer(auth_commands.app, name="auth")
 app.add_typer(broadcasts.app, name="broadcasts")
 app.add_typer(collection.app, name="collection")
 app.add_typer(commits.app, name="commits")
@@ -115,12 +118,19 @@ def options(
             " TIDEMARK_PROFILE.",
         ),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the token that proves who calls; default: TIDEMARK_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
     """Tidemark: a write-ahead-log broker with durable, ordered channels and time ticks.
 
-    --config and --profile may also stand behind the command.
+    --config, --profile and --token-file may also stand behind the command.
     """
-    choose(profile, config)
+    choose(profile, config, token_file)
 
 
 @app.command()

@@ -84,7 +84,11 @@ def connection_of(server: str) -> ClientConnection:
 def open_client(chosen: ClientConnection) -> AbstractAsyncContextManager[Client]:
     """A client of that connection."""
     return connect(
-        chosen.server, cluster=chosen.cluster, deadlines=chosen.deadlines, tls=chosen.tls
+        chosen.server,
+        cluster=chosen.cluster,
+        deadlines=chosen.deadlines,
+        tls=chosen.tls,
+        token=chosen.token,
     )
 
 

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from broker.client.access.auth import Auth
 from broker.client.append.appends import Appends
 from broker.client.append.arrow_batches import split_rows
 from broker.client.append.batch_producer import Gathering
@@ -63,8 +64,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `aclose`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live
-    settings, keys of applications) and `master` (timestamps, ids, tenants, proxies).
+    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `auth` (users,
+    roles, tokens), `config` (live settings, keys of applications) and `master` (timestamps, ids).
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Client:
         self._batches = OneRunApps(), self.commits
         self.config = ClusterConfig(coordinator, deadline_s=call_s)
         self.admin = Admin(network, deadline_s=call_s)
+        self.auth = Auth(coordinator, deadline_s=call_s)
         # Everyday calls of the parts are methods of the client too: `log.cut(...)`.
         readers = Readers(network, tasks, self.offsets, self.collections, self.cursors)
         self.read = readers.read

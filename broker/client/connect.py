@@ -10,12 +10,13 @@ from anyio.abc import TaskGroup, TaskStatus
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.outbox import SendLimits
 from broker.client.client import Client
-from broker.client.errors import BadTlsFiles
+from broker.client.errors import BadTlsFiles, BadToken
 from broker.client.net.deadlines import Deadlines
 from broker.client.net.network import Network
 from broker.transport.tls import BadTls, ClientTls, Tls
 
 DEFAULT_SERVER = "127.0.0.1:19531"
+TOKEN_LENGTH_MAX = 8192
 DEFAULT_DEADLINES = Deadlines()
 DEFAULT_LIMITS = SendLimits()
 DEFAULT_GATHERING = Gathering()
@@ -31,6 +32,7 @@ async def connect(  # noqa: PLR0913 - each is an option of the program, by its n
     gathering: Gathering = DEFAULT_GATHERING,
     resend: bool = True,
     tls: Tls | None = None,
+    token: str = "",
 ) -> AsyncIterator[Client]:
     """Connect to the cluster that `server` belongs to: HOST:PORT, or several with commas.
 
@@ -52,6 +54,9 @@ async def connect(  # noqa: PLR0913 - each is an option of the program, by its n
     used, and NotTrusted when a server's certificate is not trusted. A server that does not accept
     this client's certificate ends the connection: ConnectionLost, which names that as a cause.
 
+    `token` proves who calls, where the broker asks; use it with TLS. Raises BadToken for text that
+    is no token, and NotAuthenticated when the broker does not know it.
+
     Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything.
     """
     network = Network(
@@ -60,6 +65,7 @@ async def connect(  # noqa: PLR0913 - each is an option of the program, by its n
         deadlines=deadlines,
         spread=random.Random(),
         tls=_client_tls(tls),
+        token=_checked_token(token),
     )
     failure: Exception | SystemExit | None = None
     async with anyio.create_task_group() as tasks:
@@ -77,6 +83,16 @@ async def connect(  # noqa: PLR0913 - each is an option of the program, by its n
             client.abort()
     if failure is not None:
         raise failure
+
+
+def _checked_token(token: str) -> str:
+    # The text is in no error: it is a secret, even if it is not a whole one.
+    if len(token) > TOKEN_LENGTH_MAX or not token.isprintable() or not token.isascii():
+        raise BadToken(
+            f"a token of {len(token)} characters cannot be sent: it has one line of at most"
+            f" {TOKEN_LENGTH_MAX} letters, digits and signs; was the file read with its newline?"
+        )
+    return token
 
 
 def _client_tls(tls: Tls | None) -> ClientTls | None:

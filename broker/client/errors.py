@@ -378,19 +378,13 @@ class RateLimited(ServerRefusal):
 
 
 class PermissionDenied(ServerRefusal):
-    """Who calls may not do this; the text names the grant that allows it. Nothing was done.
-
-    Also for names that do not exist: nobody learns from it which ones do.
-    """
+    """The caller lacks a right, which the text names; it does not tell whether the name exists."""
 
     expected = StreamingCode.PERMISSION_DENIED
 
 
 class NotAuthenticated(ServerRefusal):
-    """The server does not know who calls: without a token, or it has expired or was revoked.
-
-    Connect again with a token that is good: `connect(..., token=...)`.
-    """
+    """No token, or it has expired or was revoked: `connect(..., token=...)` with a good one."""
 
     expected = StreamingCode.NOT_AUTHENTICATED
 

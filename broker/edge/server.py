@@ -11,7 +11,7 @@ import anyio
 from broker.core.pressure.limit_rules import LimitRules
 from broker.edge.milvus.state_service import ServerState
 from broker.edge.roles import Role, RoleParts, single_process
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_methods import check_audited
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -46,12 +46,18 @@ class EdgeServer:
         role: Role | None = None,
         audit: AuditTrail | None = None,
         gate: Gate | None = None,
+        access: AccessGate | None = None,
     ) -> None:
         limits = limits or EdgeLimits()
         self._state = ServerState.STARTING
         self._audit = audit = audit or AuditTrail()
         self._middleware = middleware = Middleware(
-            Identity(facts.cluster, facts.node_id), limits, proxies.row_schemas, audit, gate
+            Identity(facts.cluster, facts.node_id),
+            limits,
+            proxies.row_schemas,
+            audit,
+            gate,
+            access,
         )
         parts = RoleParts(facts, proxies, self.state, view)
         services = (role or single_process)(middleware, parts)

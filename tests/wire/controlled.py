@@ -10,7 +10,7 @@ from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.core.security.book_changes import with_role, with_token, with_user
 from broker.edge.access.new_token import new_token
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.meta.memory_store import MemoryMetaStore
 from tests.wire.small_broker import SmallBroker, small_broker
 
@@ -23,7 +23,7 @@ class Controlled:
     """What a test holds of it. `tokens`: by user."""
 
     broker: SmallBroker
-    gate: Gate
+    gate: AccessGate
     records: StoredAccess
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Controlled:
 @asynccontextmanager
 async def controlled(pchannels: int = 1) -> AsyncIterator[Controlled]:
     """With one user, the administrator."""
-    store, gate = MemoryMetaStore(), Gate(SystemClock().wall_ms, secret=SECRET)
+    store, gate = MemoryMetaStore(), AccessGate(SystemClock().wall_ms, secret=SECRET)
     async with small_broker(store=store, gate=gate, pchannels=pchannels) as broker:
         found = Controlled(broker, gate, StoredAccess(store))
         await found.add(ADMIN)

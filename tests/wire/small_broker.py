@@ -23,8 +23,8 @@ from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
 from broker.core.naming import control_channel, pchannel_names
+from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.audit.audit_trail import AuditTrail
-from broker.edge.rpc.access.gate import Gate
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.server import EdgeServer
@@ -109,16 +109,15 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
     node_limits: NodeLimits | None = None,
     memory: Memory | None = None,
     audit: AuditTrail | None = None,
-    gate: Gate | None = None,
+    gate: AccessGate | None = None,
 ) -> AsyncIterator[SmallBroker]:
     """Started, every pchannel serving; stopped in order on leaving.
 
     `broadcasts`: what is called at their ends, and whether nodes acknowledge their copies.
     """
     wal, store = wal or MemoryWal(), store or MemoryMetaStore()
-    names = pchannel_names(CLUSTER, pchannels)
+    names, running = pchannel_names(CLUSTER, pchannels), list[System]()
     await found_cluster(store, names)
-    running: list[System] = []
 
     def look_up(path: str) -> Ref[Any]:
         if not running:
@@ -153,7 +152,7 @@ async def small_broker(  # noqa: PLR0913 - one for each thing a test may replace
         proxies = _proxies(find, store, staged)
         facts = ServerFacts("0.0.0", NODE, CLUSTER, wal.name, "memory", 1, 1)
         view = ProcessView(system, True)
-        edge = EdgeServer(facts, proxies, view, limits, audit=audit, gate=gate)
+        edge = EdgeServer(facts, proxies, view, limits, audit=audit, access=gate)
         await edge.start(HOST, 0)
         try:
             await _until_all_serve(proxies.directory, len(names))

@@ -23,6 +23,7 @@ from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart
 from broker.app.run_coordinator import COORDINATOR_ID, run_coordinator
 from broker.app.running_process import Broker, process_view, running, server_facts
+from broker.app.security.process_access import ProcessAccess, node_access
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata
 from broker.coordinator.assignment.founding import check_cluster
@@ -77,7 +78,8 @@ async def run_candidate(
         async with metadata(settings, folder) as store:
             await _refuse_other_cluster(store, settings)
             candidacy = Candidacy(store, candidates, settings.leader_lease_s)
-            parts = _StandbyParts(settings, candidacy, candidates)
+            access = await node_access(settings, folder.root, store)
+            parts = _StandbyParts(settings, candidacy, candidates, access)
             led, lease = await _lead(candidacy, parts, bound, standing_by)
             log.info("leads", term=led.term, address=settings.advertise)
             async with (
@@ -151,7 +153,11 @@ class _StandbyParts:
     """The port of a coordinator that stands by; see ProcessParts."""
 
     def __init__(
-        self, settings: Settings, candidacy: Candidacy, candidates: FolderCandidates
+        self,
+        settings: Settings,
+        candidacy: Candidacy,
+        candidates: FolderCandidates,
+        access: ProcessAccess,
     ) -> None:
         self.lookup = ActorLookup()
         self.name = candidates.process
@@ -160,10 +166,11 @@ class _StandbyParts:
         self.standby_settings = settings.model_copy(update={"drain_s": DRAIN_S})
         self._candidacy = candidacy
         self._candidates = candidates
+        self._access = access
 
     def spec(self) -> SupervisorSpec:
-        """No actors: what they would do is the leader's."""
-        return SupervisorSpec("root")
+        """Who calls is all that it follows: what other actors would do is the leader's."""
+        return SupervisorSpec("root", children=tuple(self._access.children()))
 
     def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
         """See ProcessParts."""
@@ -171,7 +178,11 @@ class _StandbyParts:
         # Never asked: the gate refuses every call before.
         proxies = ClusterProxies(proxy.oracle, proxy.oracle, proxy.assigner, proxy.cursors)
         view = process_view(
-            system, self.standby_settings, DamageRegistry(skipped=False), readiness, audit
+            system,
+            self.standby_settings,
+            DamageRegistry(skipped=False),
+            readiness,
+            (audit.sink.warnings, self._access.warnings),
         )
         return EdgeServer(
             server_facts(self.standby_settings, COORDINATOR_ID, ""),
@@ -181,6 +192,7 @@ class _StandbyParts:
             standby_role(coordinator_role(proxies, _nothing)),
             audit,
             standby_gate(lambda: self._candidacy.leader),
+            self._access.gate,
         )
 
     async def until_ready(self, system: System) -> None:

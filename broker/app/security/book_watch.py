@@ -9,7 +9,7 @@ import structlog
 
 from actors import Actor, Context, Envelope
 from broker.edge.rpc.access.access_records import AccessRecords
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.model.failure import Refused
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class Sight:
 class BookWatch(Actor[LookAtBook]):
     """One for a process. A store that does not answer changes nothing: the last book holds."""
 
-    def __init__(self, records: AccessRecords, gate: Gate, sight: Sight) -> None:
+    def __init__(self, records: AccessRecords, gate: AccessGate, sight: Sight) -> None:
         self._records = records
         self._gate = gate
         self._sight = sight

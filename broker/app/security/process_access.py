@@ -15,7 +15,7 @@ from broker.app.security.cluster_secret import cluster_secret
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.edge.rpc.access.access_records import AccessRecords
-from broker.edge.rpc.access.gate import SECRET, Gate
+from broker.edge.rpc.access.gate import SECRET, AccessGate
 from broker.model.failure import Refused
 from broker.ports.meta import MetaStore
 from broker.process_settings import Settings
@@ -29,7 +29,7 @@ ON: Final = "on"
 class ProcessAccess:
     """`metadata`: of calls to other processes of the cluster; empty while access is open."""
 
-    gate: Gate
+    gate: AccessGate
     records: AccessRecords
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
     sight: Sight | None = None
@@ -80,7 +80,7 @@ async def node_access(settings: Settings, folder: Path, store: MetaStore) -> Pro
     """That of a node, which follows the records that its coordinator writes. CannotStart."""
     records = StoredAccess(store)
     if settings.auth != ON:
-        return ProcessAccess(Gate(SystemClock().wall_ms), records)
+        return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
     return _controlled(records, await _read(records), folder)
 
 
@@ -88,13 +88,13 @@ async def _open(records: AccessRecords) -> ProcessAccess:
     book = await _read(records)
     if book.users:
         log.warning("users are stored, but auth is off: everybody may do everything")
-    return ProcessAccess(Gate(SystemClock().wall_ms), records)
+    return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
 
 
 def _controlled(records: AccessRecords, book: AccessBook, folder: Path) -> ProcessAccess:
     clock = SystemClock()
     secret = cluster_secret(folder)
-    gate = Gate(clock.wall_ms, secret=secret)
+    gate = AccessGate(clock.wall_ms, secret=secret)
     gate.adopt(book)
     sight = Sight(clock.monotonic_s, clock.monotonic_s())
     return ProcessAccess(gate, records, {SECRET: secret}, sight)

@@ -82,7 +82,11 @@ def _asked(
     async def found() -> list[str]:
         chosen = connection(ctx.params.get("server") or "", given.get("profile"))
         connecting = connect(
-            chosen.server, cluster=chosen.cluster, deadlines=deadlines, tls=chosen.tls
+            chosen.server,
+            cluster=chosen.cluster,
+            deadlines=deadlines,
+            tls=chosen.tls,
+            token=chosen.token,
         )
         async with connecting as client:
             return [it.name for it in await ask(client)]

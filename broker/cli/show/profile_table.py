@@ -61,5 +61,6 @@ def _values(found: ClientConnection) -> dict[str, object]:
         "cluster": found.cluster,
         "tls": found.tls is not None,
         **{name: getattr(found.tls, name.removeprefix("tls_"), None) for name in TLS},
+        "token_file": found.token_file,
         **{name: deadlines[name] for name in DEADLINES},
     }

@@ -77,7 +77,7 @@ def run_screen(server: str, every_s: float, page: str) -> None:
     say_waits(lambda _: None)  # the screen shows them
     ascii_only = not shows_unicode(sys.stderr.encoding)
     screen = TopScreen(chosen.server, every_s, number, ascii_only=ascii_only)
-    screen.cluster, screen.tls = chosen.cluster, chosen.tls
+    screen.cluster, screen.tls, screen.token = chosen.cluster, chosen.tls, chosen.token
     screen.run()
 
 

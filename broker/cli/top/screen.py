@@ -76,6 +76,7 @@ class TopScreen(App[None]):
         self.server = server
         self.cluster = DEFAULT_CLUSTER
         self.tls: Tls | None = None
+        self.token = ""
         self.every_s = every_s
         self.ascii_only = ascii_only
         self.paused = False
@@ -248,7 +249,8 @@ class TopScreen(App[None]):
         while True:
             try:
                 at, cluster = self.server, self.cluster
-                connecting = connect(at, cluster=cluster, deadlines=DEADLINES, tls=self.tls)
+                tls, token = self.tls, self.token
+                connecting = connect(at, cluster=cluster, deadlines=DEADLINES, tls=tls, token=token)
                 async with connecting as client:
                     while True:
                         if not self.paused:

@@ -277,8 +277,8 @@ class Client:
     schema takes rows only: SchemaVersionMismatch for messages. Every method raises ClosedClient
     after `close`, ForkedClient in a forked process, and the errors of `broker.client.errors`.
     Parts: `collections`, `cursors`, `barriers`, `broadcast`, `commits` (of staged batches),
-    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `config` (live
-    settings, keys of applications) and `master` (timestamps, ids, tenants, proxies)."""
+    `groups`, `offsets` (positions in channels), `admin` (health, channels, actors), `auth` (users,
+    roles, tokens), `config` (live settings, keys of applications) and `master` (timestamps, ids)."""
 
     collections: Collections
     master: Master
@@ -1798,6 +1798,7 @@ def connect(
     gathering: Gathering = ...,
     resend: bool = True,
     tls: Tls | None = None,
+    token: str = "",
 ) -> Client:
     """Connect to the cluster that `server` belongs to: HOST:PORT, or several with commas.
 
@@ -1818,6 +1819,9 @@ def connect(
     `key` where servers ask clients for a certificate. Raises BadTlsFiles for files that cannot be
     used, and NotTrusted when a server's certificate is not trusted. A server that does not accept
     this client's certificate ends the connection: ConnectionLost, which names that as a cause.
+
+    `token` proves who calls, where the broker asks; use it with TLS. Raises BadToken for text that
+    is no token, and NotAuthenticated when the broker does not know it.
 
     Leaving the block waits up to `Deadlines.close_s` for pending appends, then ends everything."""
     ...

@@ -86,7 +86,7 @@ class Principal:
 PROCESS: Final = Principal("another process of the cluster", Origin.PROCESS)
 
 
-class Decision(Enum):
+class AccessDecision(Enum):
     """What `AccessBook.decide` answers."""
 
     ALLOWED = auto()
@@ -107,13 +107,13 @@ class AccessBook:
 
     def decide(
         self, principal: Principal, actions: frozenset[Action], resources: Iterable[Resource]
-    ) -> Decision:
+    ) -> AccessDecision:
         """Whether one of the actions is allowed on each of the resources.
 
         Without resources it is denied: a request that names nothing needs another rule.
         """
         if principal.origin is Origin.PROCESS:
-            return Decision.ALLOWED
+            return AccessDecision.ALLOWED
         roles = self.roles_of(principal)
         named = False
         for resource in resources:
@@ -126,8 +126,8 @@ class AccessBook:
                     self._known.clear()
                 self._known[question] = known
             if not known:
-                return Decision.DENIED
-        return Decision.ALLOWED if named else Decision.DENIED
+                return AccessDecision.DENIED
+        return AccessDecision.ALLOWED if named else AccessDecision.DENIED
 
     def roles_of(self, principal: Principal) -> tuple[str, ...]:
         """The roles that count for somebody."""
@@ -174,7 +174,7 @@ class AccessBook:
             [
                 it
                 for it in self.users
-                if self.decide(Principal(it, Origin.OTHER), may, anywhere) is Decision.ALLOWED
+                if self.decide(Principal(it, Origin.OTHER), may, anywhere) is AccessDecision.ALLOWED
             ]
         )
 

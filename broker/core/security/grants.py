@@ -84,10 +84,12 @@ def parsed_grant(text: str) -> Grant:
         raise invalid_argument(
             f"the pattern of a grant has {len(pattern)} characters; at most {PATTERN_LENGTH_MAX}"
         )
-    return Grant(_one_of(Action, action, text), _one_of(ResourceKind, kind, text), pattern)
+    return Grant(
+        _one_of(Action, "action", action, text), _one_of(ResourceKind, "kind", kind, text), pattern
+    )
 
 
-def _one_of(among: type[E], name: str, text: str) -> E | None:
+def _one_of(among: type[E], what: str, name: str, text: str) -> E | None:
     if name == ANYTHING:
         return None
     try:
@@ -95,7 +97,7 @@ def _one_of(among: type[E], name: str, text: str) -> E | None:
     except ValueError:
         known = ", ".join([*among, ANYTHING])
         raise invalid_argument(
-            f"grant {text[:80]!r}: {name[:80]!r} is no {among.__name__.lower()}; use {known}"
+            f"grant {text[:80]!r}: {name[:80]!r} is no {what}; use {known}"
         ) from None
 
 

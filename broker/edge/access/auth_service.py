@@ -31,7 +31,7 @@ class AuthService:
 
     def __init__(self, middleware: Middleware, records: AccessRecords) -> None:
         self._middleware = middleware
-        self._gate = middleware.gate
+        self._gate = middleware.access
         self._records = records
 
     def __mapping__(self) -> Mapping[str, Handler]:

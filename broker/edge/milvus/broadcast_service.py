@@ -84,7 +84,7 @@ class BroadcastService:
         """
         access, exclusive = CURRENT.get(), right_for(broadcast.type) is CHANGE
         if defines:
-            await access.need(CHANGE, [self._middleware.gate.names.cluster])
+            await access.need(CHANGE, [self._middleware.access.names.cluster])
         whole = broadcast.pchannel_level or broadcast.type in ALL_PCHANNEL_TYPES
         for vchannel in broadcast.vchannels:
             await access.need_channel(BROADCAST, vchannel)

@@ -93,6 +93,7 @@ class ProduceStream:
                         self._judge(run, requests, refused)
                     else:
                         code, cause = lacking.code, lacking.cause
+                        self._flow.audit_refused(lacking, run.facts.vchannel)
                         refused += [produce_error(it, code, cause) for it in run.request_ids]
                 if at < len(frames):
                     # Not a request: refused alone if it is too large, else this raises Malformed.

@@ -17,7 +17,7 @@ from actors import SystemClock
 from broker.edge.rpc.access.access import CURRENT, UNCONTROLLED
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.edge.rpc.access.entry import admit, check
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.append_pace import AppendPace
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_call import AuditedCall
@@ -132,6 +132,7 @@ class Middleware:
         schemas: RowSchemas | None = None,
         audit: AuditTrail | None = None,
         gate: Gate | None = None,
+        access: AccessGate | None = None,
     ) -> None:
         """`gate`: passed by each call, unless its handler is made with `ungated`."""
         self.limits = limits
@@ -141,8 +142,8 @@ class Middleware:
         self._pace = AppendPace()
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
         names = CollectionNames(schemas or NoRowSchemas(), identity.cluster)
-        self.gate = gate or Gate(SystemClock().wall_ms)
-        self.gate.names = names
+        self.access = access or AccessGate(SystemClock().wall_ms)
+        self.access.names = names
         self._identity = identity
         self._open: set[Call] = set()
         self._idle = asyncio.Event()
@@ -214,7 +215,7 @@ class Middleware:
                 # Before the first await: a drain that begins during it must not cancel the call.
                 call.end_with(_let_it_finish)
             request = await self._only_message(call, request_type)
-            await check(self.gate, call.access, call.stream.method, request)
+            await check(self.access, call.access, call.stream.method, request)
             given = await answer(request)
             data = given if isinstance(given, bytes) else encoded(given)
             await call.stream.write_batch([data], deadline_s=self.limits.flush_s)
@@ -232,7 +233,7 @@ class Middleware:
 
         async def watch(call: Call) -> None:
             request = await self._only_message(call, request_type)
-            await check(self.gate, call.access, call.stream.method, request)
+            await check(self.access, call.access, call.stream.method, request)
             await serve(request, call)
 
         return self.streaming(watch, ungated=ungated)
@@ -280,12 +281,12 @@ class Middleware:
             call.audited.ended(refusal)
             raise grpc_error(refusal) from error
         finally:
-            self.gate.leave(call.access)
+            self.access.leave(call.access)
 
     def _let_in(self, call: Call) -> None:
         """Find out who calls. Raises Refused."""
-        if self.gate.controls:
-            call.access = admit(self.gate, call.stream.method, call.metadata, call.peer)
+        if self.access.controls:
+            call.access = admit(self.access, call.stream.method, call.metadata, call.peer)
             call.access.end = call.revoke
             call.audited.user = call.access.name
         # Always: a task that serves a call may have begun in the context of another one.

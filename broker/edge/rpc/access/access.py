@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Final
 
-from broker.core.security.access_book import AccessBook, Decision, Origin, Principal
+from broker.core.security.access_book import AccessBook, AccessDecision, Origin, Principal
 from broker.core.security.grants import Action, Resource, ResourceKind
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -84,7 +84,7 @@ class Access:
         if self._book is None:
             return True
         assert self.principal is not None, "a controlled call has a principal"
-        if self._book().decide(self.principal, actions, (resource,)) is Decision.DENIED:
+        if self._book().decide(self.principal, actions, (resource,)) is AccessDecision.DENIED:
             return False
         if len(self._held) <= HELD_MAX:
             self._held.add((actions, resource))
@@ -95,7 +95,7 @@ class Access:
         if self._book is None:
             return True
         assert self.principal is not None, "a controlled call has a principal"
-        return self._book().decide(self.principal, actions, (resource,)) is Decision.ALLOWED
+        return self._book().decide(self.principal, actions, (resource,)) is AccessDecision.ALLOWED
 
     def lost(self) -> Refusal | None:
         """Why something that was allowed no longer is, by the newest book; None if all is."""
@@ -106,7 +106,7 @@ class Access:
             # A plain name stands beside its resource, for `holds`.
             if not isinstance(held, Resource):
                 continue
-            if book.decide(self.principal, actions, (held,)) is Decision.DENIED:
+            if book.decide(self.principal, actions, (held,)) is AccessDecision.DENIED:
                 return Refusal(*denied(self.name, actions, held))
         return None
 

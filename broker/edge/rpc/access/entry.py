@@ -6,7 +6,7 @@ from typing import Any, Final
 import structlog
 
 from broker.edge.rpc.access.access import ONLY_PROCESSES, UNCONTROLLED, Access
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.access.needs import Who
 from broker.edge.rpc.access.permissions import PERMISSIONS
 from broker.edge.rpc.peer_names import ConnectedPeer
@@ -18,7 +18,7 @@ UNDECLARED: Final = "permission denied: this broker has no rule for the call; re
 
 
 def admit(
-    gate: Gate, path: str, metadata: Mapping[str, str | bytes], peer: ConnectedPeer | None
+    gate: AccessGate, path: str, metadata: Mapping[str, str | bytes], peer: ConnectedPeer | None
 ) -> Access:
     """What the caller may do; `gate.leave` when the call has ended. Raises Refused."""
     if not gate.controls:
@@ -39,7 +39,7 @@ def admit(
     return access
 
 
-async def check(gate: Gate, access: Access, path: str, request: Any) -> None:
+async def check(gate: AccessGate, access: Access, path: str, request: Any) -> None:
     """Raise Refused unless the caller may use everything that the request names."""
     if not access.controlled or access.of_process:
         return

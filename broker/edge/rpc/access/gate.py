@@ -30,7 +30,7 @@ class OtherTokens(Protocol):
         ...
 
 
-class Gate:
+class AccessGate:
     """One for a server."""
 
     def __init__(

@@ -8,7 +8,7 @@ from broker.app.security.book_watch import BLIND_S_MAX, BookWatch, Sight
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.core.security.book_changes import with_user
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 
@@ -43,7 +43,7 @@ class World:
     def __init__(self) -> None:
         self.now_s, self.now_ms = 100.0, 1
         self.records = Records()
-        self.gate = Gate(lambda: self.now_ms)
+        self.gate = AccessGate(lambda: self.now_ms)
         self.gate.adopt(AccessBook())
         self.sight = Sight(lambda: self.now_s, self.now_s)
         self.watch = BookWatch(self.records, self.gate, self.sight)

@@ -11,7 +11,7 @@ from broker.core.security.access_book import (
     BUILT_IN,
     PROCESS,
     AccessBook,
-    Decision,
+    AccessDecision,
     Origin,
     Principal,
     Role,
@@ -34,7 +34,7 @@ def book(**grants: str) -> AccessBook:
 
 
 def may(of: AccessBook, who: Principal, action: Action, *resources: Resource) -> bool:
-    return of.decide(who, frozenset({action}), resources) is Decision.ALLOWED
+    return of.decide(who, frozenset({action}), resources) is AccessDecision.ALLOWED
 
 
 A, B = Resource(ResourceKind.COLLECTION, "a"), Resource(ResourceKind.COLLECTION, "b")
@@ -118,7 +118,7 @@ def test_whatever_is_asked_in_whatever_order_the_answer_is_that_of_the_naive_rul
     named = {f"r{number}": Role(f"r{number}", tuple(it)) for number, it in enumerate(roles)}
     known = AccessBook({"ann": User("ann", tuple(named))}, named)
     for actions, resources in questions:
-        allowed = known.decide(ANN, actions, resources) is Decision.ALLOWED
+        allowed = known.decide(ANN, actions, resources) is AccessDecision.ALLOWED
         assert allowed == naive([it for role in roles for it in role], actions, resources)
 
 

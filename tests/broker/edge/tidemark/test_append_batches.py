@@ -30,6 +30,9 @@ class FullFlow:
         self.appended: list[tuple[Any, ...]] = []
         self.scope = anyio.CancelScope()
 
+    async def lacking(self, *_: object) -> None:
+        return None
+
     async def admit(self, cost: int, size: int) -> None: ...
 
     def append(self, batches: tuple[Any, ...], *_: object) -> None:

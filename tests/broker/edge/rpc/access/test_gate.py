@@ -10,7 +10,7 @@ from broker.core.security.grants import Action, Resource, ResourceKind, parsed_g
 from broker.edge.access.new_token import new_token
 from broker.edge.rpc.access.access import UNCONTROLLED, Access
 from broker.edge.rpc.access.collection_names import CollectionNames
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.ports.row_schemas import NoRowSchemas, NoShard, Shard
 
@@ -54,7 +54,7 @@ class World:
     def __init__(self, *, secret: str = SECRET) -> None:
         self.now_ms = 1000
         self.catalog = Catalog()
-        self.gate = Gate(lambda: self.now_ms, secret=secret)
+        self.gate = AccessGate(lambda: self.now_ms, secret=secret)
         self.gate.names = CollectionNames(self.catalog, "by-dev")
         role = Role("r", (parsed_grant("consume:collection:orders"),))
         self.book = AccessBook(

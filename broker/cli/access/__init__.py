@@ -1,0 +1,1 @@
+"""`tidemark auth`: users, roles and tokens."""
