@@ -99,16 +99,21 @@ class ConfluentPartition:
 
     def ends(self) -> tuple[int, int]:
         with self._consumers.lend() as lent:
-            try:
-                ends = lent.consumer.get_watermark_offsets(
-                    TopicPartition(self._topic, 0), READ_S, cached=False
-                )
-            except KafkaException as error:
-                raise self._unavailable(error) from error
+            # The client asks for both at once, in any order. With an end that is older than the
+            # begin, a truncation between them would look like lost records.
+            low, _ = self._ends(lent.consumer)
+            _, high = self._ends(lent.consumer)
+        return low, high
+
+    def _ends(self, consumer: Consumer) -> tuple[int, int]:
+        place = TopicPartition(self._topic, 0)
+        try:
+            ends = consumer.get_watermark_offsets(place, READ_S, cached=False)
+        except KafkaException as error:
+            raise self._unavailable(error) from error
         if ends is None:
             raise Unavailable(f"topic {self._topic}: Kafka did not answer in {READ_S:g} s")
-        low, high = ends
-        return low, high
+        return ends
 
     def offset_at(self, stamp_ms: int) -> int:
         with self._consumers.lend() as lent:

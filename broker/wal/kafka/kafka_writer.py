@@ -11,7 +11,6 @@ from broker.model.retention.policy import Retention
 from broker.ports.wal import Fenced, LogBounds, NotStored, WalError, WriterFailed
 from broker.wal.append_check import check_append
 from broker.wal.kafka.entries import Entry, EntryHead, EntryKind, encode_key
-from broker.wal.kafka.fence import newer_term
 from broker.wal.kafka.log_state import TopicView
 from broker.wal.kafka.partition import AnswerLost, Rejected, Unavailable
 from broker.wal.kafka.topic_scan import TopicScan
@@ -128,7 +127,7 @@ class KafkaWriter:
         self._refuse_final()
         position = self._position
         _, high = self._partition.ends()
-        newer = newer_term(self.term, self._scan.heads(position + 1, high))
+        newer = self._scan.newer_term(self.term, position + 1, high)
         if newer:
             raise Fenced(self._owner.channel, self.term, newer)
 
@@ -201,7 +200,7 @@ class KafkaWriter:
                 WriterFailed(f"{channel}: {told}: offset {offset} followed {self._position}")
             )
         try:
-            newer = newer_term(self.term, self._scan.heads(behind, offset))
+            newer = self._scan.newer_term(self.term, behind, offset)
         except WalError as failure:
             told = f"others wrote to topic {self._scan.topic}, and what cannot be read"
             raise self._fail(WriterFailed(f"{channel}: {told}: {failure}")) from failure

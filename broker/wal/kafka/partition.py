@@ -58,7 +58,7 @@ class Partition(Protocol):
         ...
 
     def ends(self) -> tuple[int, int]:
-        """The first offset, and the one behind the last. Raises Unavailable."""
+        """The first offset, and then the one behind the last. Raises Unavailable."""
         ...
 
     def offset_at(self, stamp_ms: int) -> int:

@@ -6,6 +6,7 @@ claim, decides: no older owner can add to what it finds.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final, TypeVar
 
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.ports.wal import Fenced, NotStored, Unsuitable, WriterFailed
@@ -22,6 +23,9 @@ from broker.wal.kafka.log_state import (
 from broker.wal.kafka.partition import AnswerLost, OffsetGone, Rejected, Unavailable
 from broker.wal.kafka.topic_scan import TopicScan, TopicTail
 
+T = TypeVar("T")
+_LOOKS_MAX: Final = 8
+
 
 def open_topic(
     scan: TopicScan, owner: TopicOwner, segment_bytes: int, wrote: Callable[[Entry], None]
@@ -29,22 +33,51 @@ def open_topic(
     """Own the topic at a term. Raises as `ports.wal.Wal.open`."""
     channel = owner.channel
     try:
-        low, high = scan.partition.ends()
-        tail = scan.tail(low, high)
-        _refuse(owner, tail)
-        _refuse_other_cluster(scan, owner, tail, low)
+        high, tail = _again(lambda: _first_look(scan, owner))
         claim = _claim(scan, owner)
         if claim < high:
             raise WriterFailed(f"{channel}: topic {scan.topic} was made anew while it was opened")
         # In most cases nobody wrote since the first look, and there is nothing to look at again.
-        tail = scan.tail(low, claim) if claim > high else tail
-        _refuse(owner, tail)
-        view = _view(scan, tail, low)
+        known = tail if claim == high else None
+        low, view = _again(lambda: _second_look(scan, owner, claim, known))
         writer = KafkaWriter(scan, owner, claim, view, segment_bytes, wrote)
         writer.begin(low)
     except (Unavailable, OffsetGone) as failure:
         raise WriterFailed(f"{channel}: {failure}") from failure
     return writer
+
+
+def _first_look(scan: TopicScan, owner: TopicOwner) -> tuple[int, TopicTail]:
+    """The end of the topic, which this owner may claim, and what is there."""
+    low, high = scan.partition.ends()
+    tail = scan.tail(low, high)
+    _refuse(owner, tail)
+    _refuse_other_cluster(scan, owner, tail, low)
+    return high, tail
+
+
+def _second_look(
+    scan: TopicScan, owner: TopicOwner, claim: int, known: TopicTail | None
+) -> tuple[int, TopicView]:
+    """The begin of the topic, and what the log holds before the claim."""
+    low, high = scan.partition.ends()
+    newer = scan.newer_term(owner.term, low, high) if low > claim else 0
+    if newer:
+        # It has removed even the claim.
+        raise Fenced(owner.channel, owner.term, newer)
+    tail = known or scan.tail(low, claim)
+    _refuse(owner, tail)
+    return low, _view(scan, tail, low)
+
+
+def _again(look: Callable[[], T]) -> T:
+    """Look once more where the owner of before removed what was about to be read."""
+    for _ in range(_LOOKS_MAX - 1):
+        try:
+            return look()
+        except OffsetGone:
+            continue
+    return look()
 
 
 def _claim(scan: TopicScan, owner: TopicOwner) -> int:

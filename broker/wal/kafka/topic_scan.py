@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker.wal.kafka.entries import Entry, EntryHead, EntryKind, OnDamage, entries_of
-from broker.wal.kafka.fence import counts
-from broker.wal.kafka.partition import Partition
+from broker.wal.kafka.fence import counts, newer_term
+from broker.wal.kafka.partition import OffsetGone, Partition
 
 CHUNK_BYTES: Final = 1 << 20
 _BACK_MAX: Final = 64
@@ -44,6 +44,21 @@ class TopicScan:
     def heads(self, offset: int, until: int) -> list[EntryHead]:
         """Their heads."""
         return [it.head for it in self.entries(offset, until)]
+
+    def newer_term(self, term: int, offset: int, until: int) -> int:
+        """The largest term above `term` of an entry in [offset, until); 0: none.
+
+        Where a newer owner has removed entries, what it left tells of it. Raises OffsetGone where
+        somebody else did.
+        """
+        try:
+            return newer_term(term, self.heads(offset, until))
+        except OffsetGone:
+            low, high = self.partition.ends()
+            newer = newer_term(term, self.heads(max(low, offset), max(high, until)))
+            if not newer:
+                raise
+            return newer
 
     def counts(self, entry: Entry, low: int) -> bool:
         """Whether it is part of the log, which has nothing below the offset `low`."""

@@ -93,7 +93,8 @@ class KafkaNode:
 
 
 def _format(command: list[str]) -> None:
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # The first letter may be a hyphen, which the tool would take for an option.
+    cluster = "k" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     try:
         done = subprocess.run(
             [*command, "-t", cluster],

@@ -265,6 +265,24 @@ async def test_contents_and_looks_show_what_segments_hold() -> None:
     await log.close()
 
 
+async def test_a_fenced_owner_is_told_so_where_the_newer_one_removed_its_own_claim() -> None:
+    wal = topics_of()
+    topic = await filled(wal)
+    old = await wal.open(CHANNEL, Term(2))
+    new = await wal.open(CHANNEL, Term(3))
+    await new.append(group(361, 1, term=3))
+    await new.seal()
+    await new.truncate(MessageId(364), Retention(bytes_max=1), 0)
+    assert topic.low == topic.high - 1
+    with pytest.raises(Fenced) as caught:
+        await old.read(MessageId(1), 100)
+    assert caught.value.newer == 3
+    with pytest.raises(Fenced):
+        await old.append(group(361, 1, term=2))
+    await old.close()
+    await new.close()
+
+
 async def test_a_prefix_that_could_not_be_given_back_goes_with_the_next_truncation() -> None:
     wal = topics_of()
     topic = await filled(wal)

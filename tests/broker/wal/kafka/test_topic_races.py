@@ -13,7 +13,7 @@ from broker.model.ids import MessageId
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Corrupt, Fenced, WriterFailed
-from broker.wal.kafka import kafka_writer
+from broker.wal.kafka import topic_scan
 from broker.wal.kafka.kafka_log import OpenedTopic
 from broker.wal.kafka.kafka_wal import KafkaSizes
 from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
@@ -142,7 +142,7 @@ def test_without_the_look_into_gaps_races_lose_what_was_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So the races would notice."""
-    monkeypatch.setattr(kafka_writer, "newer_term", lambda _term, _between: 0)
+    monkeypatch.setattr(topic_scan, "newer_term", lambda _term, _between: 0)
     assert sum(1 for number in range(60) if is_noticed(number)) > 10
 
 

@@ -14,7 +14,7 @@ from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Corrupt, Fenced, Log
-from broker.wal.kafka import kafka_writer
+from broker.wal.kafka import topic_scan
 from broker.wal.kafka.kafka_url import KafkaPlace
 from broker.wal.kafka.kafka_wal import KafkaSizes, KafkaWal
 from tests.broker.wal.some_records import record
@@ -48,7 +48,7 @@ async def test_without_the_look_into_gaps_zombies_acknowledge_what_is_lost(
     place: KafkaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the races would notice."""
-    monkeypatch.setattr(kafka_writer, "newer_term", lambda _term, _between: 0)
+    monkeypatch.setattr(topic_scan, "newer_term", lambda _term, _between: 0)
     lost, _ = await races_in(place, 10)
     assert lost > 0
 
