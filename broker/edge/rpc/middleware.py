@@ -259,7 +259,7 @@ class Middleware:
                 await gate(call.metadata, call.ending is not None)
             if call.ending is not None:
                 raise Refused(STOPPING.code, STOPPING.cause)
-            self._let_in(call)
+            await self._let_in(call)
             # Only the service is in the scope: the refusal below must still be sent after a cancel.
             with call.scope:
                 await serve(call)
@@ -283,9 +283,10 @@ class Middleware:
         finally:
             self.access.leave(call.access)
 
-    def _let_in(self, call: Call) -> None:
+    async def _let_in(self, call: Call) -> None:
         """Find out who calls. Raises Refused."""
         if self.access.controls:
+            await self.access.prepare(call.metadata)
             call.access = admit(self.access, call.stream.method, call.metadata, call.peer)
             call.access.end = call.revoke
             call.audited.user = call.access.name

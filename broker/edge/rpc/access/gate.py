@@ -26,7 +26,14 @@ class OtherTokens(Protocol):
     """Another way to prove who one is, for tokens that do not begin as ours do."""
 
     def __call__(self, token: str, now_ms: int) -> Principal | None:
-        """Who shows this token; None when it proves nothing. It does not wait for anything."""
+        """Who shows this token; None when it proves nothing. It does not wait for anything.
+
+        Raises Refused(NOT_AUTHENTICATED) to tell why.
+        """
+        ...
+
+    async def prepare(self, token: str) -> None:
+        """Find out what is needed to check the token. Waits some seconds at most, never raises."""
         ...
 
 
@@ -81,6 +88,15 @@ class AccessGate:
         self._open.add(access)
         return access
 
+    async def prepare(self, metadata: Mapping[str, str | bytes]) -> None:
+        """Wait for what `enter` needs; seldom anything is missing, and then for some seconds."""
+        header = metadata.get(AUTHORIZATION, "")
+        if self.others is None or not isinstance(header, str) or len(header) > HEADER_LENGTH_MAX:
+            return
+        text = bearer(header)
+        if text and not text.startswith(PREFIX):
+            await self.others.prepare(text)
+
     def leave(self, access: Access) -> None:
         """The call has ended."""
         self._open.discard(access)
@@ -109,13 +125,18 @@ class AccessGate:
         return certified
 
     def _bearer(self, header: str) -> Principal | None:
-        if header[: len(BEARER)].lower() != BEARER:
+        text = bearer(header)
+        if not text:
             return None
-        text = header[len(BEARER) :].strip()
         if text.startswith(PREFIX):
             given = read_token(text)
             return None if given is None else self.book.bearer(given, self.now_ms())
         return None if self.others is None else self.others(text, self.now_ms())
+
+
+def bearer(header: str) -> str:
+    """The token in the header; empty when there is none."""
+    return header[len(BEARER) :].strip() if header[: len(BEARER)].lower() == BEARER else ""
 
 
 def _refusal(cause: str) -> Refusal:

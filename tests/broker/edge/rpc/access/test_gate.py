@@ -149,18 +149,24 @@ async def test_processes_of_the_cluster_show_its_secret_and_may_do_everything(wo
 async def test_other_tokens_are_shown_to_the_other_way(world: World) -> None:
     shown: list[str] = []
 
-    def others(token: str, now_ms: int) -> Principal | None:
-        shown.append(token)
-        assert now_ms == world.now_ms
-        return Principal("jane", Origin.OTHER, roles=("r",)) if token == "good" else None
+    class Others:
+        async def prepare(self, token: str) -> None:
+            shown.append(f"prepared {token}")
 
-    world.gate.others = others
+        def __call__(self, token: str, now_ms: int) -> Principal | None:
+            shown.append(token)
+            assert now_ms == world.now_ms
+            return Principal("jane", Origin.OTHER, roles=("r",)) if token == "good" else None
+
+    world.gate.others = Others()
+    for header in ({}, BEARER, {"authorization": "Bearer good"}):
+        await world.gate.prepare(header)
     access = world.enter({"authorization": "Bearer good"})
     await access.need_channel(CONSUME, ORDERS)
     world.refused({"authorization": "Bearer bad"})
     world.enter(BEARER)
     world.refused({"authorization": "Bearer tm_bad"})
-    assert shown == ["good", "bad"]
+    assert shown == ["prepared good", "good", "bad"]
 
 
 async def test_a_channel_is_allowed_by_its_collection_and_looked_up_once(world: World) -> None:
