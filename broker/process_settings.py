@@ -19,6 +19,8 @@ from broker.addresses import split_address, split_addresses, split_advertised
 from broker.config_file import CLIENT_TABLE, CONFIG_FILE, BadConfig, client_config, read_config
 from broker.core.naming import PCHANNELS_MAX
 from broker.core.pressure.limit_rules import checked_limits
+from broker.core.security.jwt_rules import ALGORITHMS, checked_algorithms
+from broker.core.security.key_place import checked_key_place
 from broker.etcd.place import etcd_place
 from broker.wal.kafka.kafka_url import checked_wal
 
@@ -82,6 +84,19 @@ class Settings(BaseSettings):
     see [users](#users-roles-and-tokens). The same for all processes of a cluster."""
     auth_bootstrap: Path | None = None
     """TOML file with first users, read when `auth` is on and nobody may administer the broker."""
+    jwt_jwks: Annotated[str, AfterValidator(checked_key_place)] = ""
+    """File or https URL with the public keys (a JSON Web Key Set) of an identity provider whose
+    [JWTs](#jwts-of-an-identity-provider) prove who calls. Empty: JWTs are refused."""
+    jwt_issuer: str = ""
+    """The issuer (`iss`) that JWTs must name."""
+    jwt_audience: str = ""
+    """The audience (`aud`) that JWTs must name: this broker, as the provider calls it."""
+    jwt_user_claim: Annotated[str, Field(min_length=1)] = "sub"
+    """The claim with the user's name, which gets `jwt:` before it; `a.b` is b in the object a."""
+    jwt_roles_claim: Annotated[str, Field(min_length=1)] = "tidemark_roles"
+    """The claim with the user's roles: a list, or a text with spaces between."""
+    jwt_algorithms: Annotated[str, AfterValidator(checked_algorithms)] = ",".join(ALGORITHMS)
+    """How JWTs may be signed, with commas between."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
@@ -322,6 +337,17 @@ class Settings(BaseSettings):
             raise ValueError(f"{given} is set without {missing}; TLS needs both")
         if self.tls_ca is not None and self.tls_cert is None:
             raise ValueError("tls_ca is set without tls_cert and tls_key; set them, too")
+        return self
+
+    @model_validator(mode="after")
+    def _has_whole_jwt(self) -> Self:
+        needed = {name: getattr(self, name) for name in ("jwt_jwks", "jwt_issuer", "jwt_audience")}
+        given = [name for name, it in needed.items() if it]
+        missing = [name for name, it in needed.items() if not it]
+        if given and missing:
+            raise ValueError(f"{given[0]} is set without {' and '.join(missing)}; JWTs need them")
+        if given and self.auth != "on":
+            raise ValueError("jwt_jwks is set while auth is off; set auth to 'on', too")
         return self
 
     @field_validator("advertise")

@@ -12,6 +12,7 @@ from broker.app.process_errors import CannotStart
 from broker.app.security.book_watch import BookWatch, Sight
 from broker.app.security.bootstrap import with_bootstrap
 from broker.app.security.cluster_secret import cluster_secret
+from broker.app.security.jwt_access import JwtAccess, jwt_access
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.edge.rpc.access.access_records import AccessRecords
@@ -33,6 +34,7 @@ class ProcessAccess:
     records: AccessRecords
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
     sight: Sight | None = None
+    jwt: JwtAccess | None = None
 
     def children(self) -> Sequence[ChildSpec | SupervisorSpec]:
         """The actor that follows the records, if access is controlled."""
@@ -44,11 +46,13 @@ class ProcessAccess:
             return BookWatch(self.records, self.gate, sight)
 
         # Looks that are missed need not be made up for.
-        return (ChildSpec("access", watch, MailboxSpec(bound=16)),)
+        others = () if self.jwt is None else (self.jwt.child(),)
+        return (ChildSpec("access", watch, MailboxSpec(bound=16)), *others)
 
     def warnings(self) -> list[str]:
         """What `health` says of it."""
-        return [] if self.sight is None else self.sight.warnings()
+        found = [] if self.sight is None else self.sight.warnings()
+        return found if self.jwt is None else [*found, *self.jwt.ring.warnings()]
 
 
 async def leading_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
@@ -73,7 +77,7 @@ async def leading_access(settings: Settings, folder: Path, store: MetaStore) -> 
             f" `tidemark auth bootstrap --data-dir {settings.data_dir}`, or name a file of users"
             " by the setting auth_bootstrap"
         )
-    return _controlled(records, book, folder)
+    return await _controlled(settings, records, book, folder)
 
 
 async def node_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
@@ -81,7 +85,7 @@ async def node_access(settings: Settings, folder: Path, store: MetaStore) -> Pro
     records = StoredAccess(store)
     if settings.auth != ON:
         return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
-    return _controlled(records, await _read(records), folder)
+    return await _controlled(settings, records, await _read(records), folder)
 
 
 async def _open(records: AccessRecords) -> ProcessAccess:
@@ -91,13 +95,16 @@ async def _open(records: AccessRecords) -> ProcessAccess:
     return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
 
 
-def _controlled(records: AccessRecords, book: AccessBook, folder: Path) -> ProcessAccess:
+async def _controlled(
+    settings: Settings, records: AccessRecords, book: AccessBook, folder: Path
+) -> ProcessAccess:
     clock = SystemClock()
     secret = cluster_secret(folder)
-    gate = AccessGate(clock.wall_ms, secret=secret)
+    jwt = await jwt_access(settings, clock.monotonic_s)
+    gate = AccessGate(clock.wall_ms, secret=secret, others=None if jwt is None else jwt.tokens)
     gate.adopt(book)
     sight = Sight(clock.monotonic_s, clock.monotonic_s())
-    return ProcessAccess(gate, records, {SECRET: secret}, sight)
+    return ProcessAccess(gate, records, {SECRET: secret}, sight, jwt)
 
 
 async def _read(records: AccessRecords) -> AccessBook:

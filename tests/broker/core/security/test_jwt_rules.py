@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.security.access_book import AccessBook, Decision, Origin
+from broker.core.security.access_book import AccessBook, AccessDecision, Origin
 from broker.core.security.book_changes import with_user
 from broker.core.security.grants import Action, Resource, ResourceKind
 from broker.core.security.jwt_rules import (
@@ -150,10 +150,10 @@ def test_roles_grant_what_the_book_says_and_unknown_ones_nothing() -> None:
     clicks = (Resource(ResourceKind.COLLECTION, "clicks"),)
     book = AccessBook()
     reader = principal_of({**GOOD, "tidemark_roles": ["reader"]}, RULES, NOW_MS)
-    assert book.decide(reader, consume, clicks) is Decision.ALLOWED
-    assert book.decide(reader, frozenset({Action.PRODUCE}), clicks) is Decision.DENIED
+    assert book.decide(reader, consume, clicks) is AccessDecision.ALLOWED
+    assert book.decide(reader, frozenset({Action.PRODUCE}), clicks) is AccessDecision.DENIED
     nobody = principal_of({**GOOD, "tidemark_roles": ["Admin", "root", "*"]}, RULES, NOW_MS)
-    assert book.decide(nobody, consume, clicks) is Decision.DENIED
+    assert book.decide(nobody, consume, clicks) is AccessDecision.DENIED
 
 
 def test_a_stored_user_of_the_same_name_lends_no_role() -> None:

@@ -9,7 +9,7 @@ from broker.core.security.key_refresh import PAUSE_S, KeyRefresh
 from broker.edge.access.jwt.jwt_tokens import JwtTokens
 from broker.edge.access.jwt.key_ring import WAIT_S_MAX, KeyRing
 from broker.edge.access.jwt.key_set import read_key_set
-from broker.edge.rpc.access.gate import Gate
+from broker.edge.rpc.access.gate import AccessGate
 from broker.model.failure import Refusal, Refused
 from tests.jwt_provider import AUDIENCE, ISSUER, NOW_S, claims, jwk, key_set, token
 
@@ -22,7 +22,7 @@ class World:
         self.ring.adopt(read_key_set(key_set(jwk("k1"))))
         self.ring.end()
         tokens = JwtTokens(JwtRules(ISSUER, AUDIENCE), self.ring)
-        self.gate = Gate(lambda: self.now_ms, others=tokens)
+        self.gate = AccessGate(lambda: self.now_ms, others=tokens)
         self.gate.adopt(AccessBook())
 
 
@@ -75,7 +75,7 @@ def test_only_a_jwt_of_an_unknown_key_makes_a_call_wait(metadata: dict[str, str 
 
 def test_without_an_identity_provider_nothing_waits_and_jwts_are_refused() -> None:
     async def main() -> None:
-        gate = Gate(lambda: 0)
+        gate = AccessGate(lambda: 0)
         gate.adopt(AccessBook())
         header = {"authorization": f"Bearer {token(claims())}"}
         await gate.prepare(header)
