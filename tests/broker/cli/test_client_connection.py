@@ -99,7 +99,7 @@ def test_an_unknown_profile_is_answered_with_the_nearest_one(home: Path) -> None
     ("content", "complaint"),
     [
         ("[prod]\nadress = 'a:1'", "'adress' in \\[prod\\] of .* is not a setting of a client"),
-        ("[prod]\nserver = 'a'", "must be HOST:PORT, not 'a'"),
+        ("[prod]\nserver = 'a'", "must be HOST:PORT, or several with commas .*, not 'a'"),
         ("[prod]\ntls = 1", "tls in .* must be true or false, not 1"),
         ("prod = 1", r"\[prod\] of .* must be a table of settings, not 1"),
         ("= 1", "is not valid TOML"),
