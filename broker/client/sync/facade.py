@@ -6,6 +6,7 @@ That file is written by `scripts/gen_sync.py` from the async classes.
 import asyncio
 from typing import Any
 
+from broker.client.access.auth import Auth as AsyncAuth
 from broker.client.client import Client as AsyncClient
 from broker.client.cluster.admin import Admin as AsyncAdmin
 from broker.client.cluster.barrier import Barrier as AsyncBarrier
@@ -57,6 +58,7 @@ def _wrapper(kind: type, *bases: type[Blocking]) -> Any:
 
 
 Admin = _wrapper(AsyncAdmin)
+Auth = _wrapper(AsyncAuth)
 Barrier = _wrapper(AsyncBarrier)
 BatchCommits = _wrapper(AsyncBatchCommits)
 BatchScanner = _wrapper(AsyncBatchScanner, BlockingScanner)

@@ -1,12 +1,13 @@
 """The blocking client, as types: made by `python scripts/gen_sync.py`, do not edit."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
 import pyarrow as pa
 
+from broker.client.access.auth import AccessList, Me, NewToken
 from broker.client.append.batch_producer import Gathering
 from broker.client.append.delivery_properties import DeliverAt
 from broker.client.append.outbox import SendLimits
@@ -105,6 +106,42 @@ class Admin:
         ...
     def wal_name(self) -> str:
         """The kind of log behind the server, in Milvus's words; it decides the form of ids."""
+        ...
+
+class Auth:
+    """Who may do what. A change is durable when its call returns, and in force within a second.
+
+    All calls but `who_am_i` need the role `admin`. InvalidArgument for a name that is taken or not
+    known, and for a change that would leave no administrator."""
+    def add_role(self, name: str, grants: Sequence[str]) -> None:
+        """Make a role with these grants, such as `consume:collection:orders-*`."""
+        ...
+    def add_token(self, user: str, *, ttl: timedelta | None = None, note: str = "") -> NewToken:
+        """Make a token of a user, which expires after `ttl`; None: never."""
+        ...
+    def add_user(self, name: str, roles: Sequence[str] = ...) -> None:
+        """Make a user; a token, or a certificate of this name, proves who it is."""
+        ...
+    def drop_role(self, name: str) -> None:
+        """Drop a role. InvalidArgument while a user has it."""
+        ...
+    def drop_user(self, name: str) -> None:
+        """Drop a user and revoke the user's tokens."""
+        ...
+    def revoke_token(self, id: str) -> None:
+        """Revoke a token by its id; what it has opened ends within 2 s, on every process."""
+        ...
+    def set_role(self, name: str, grants: Sequence[str]) -> None:
+        """Replace the grants of a role, for all who have it."""
+        ...
+    def set_user(self, name: str, roles: Sequence[str]) -> None:
+        """Replace the roles of a user."""
+        ...
+    def show(self) -> AccessList:
+        """Everything there is, but no secret."""
+        ...
+    def who_am_i(self) -> Me:
+        """Who the broker takes this client for, and what it may do."""
         ...
 
 class Barrier:
@@ -289,6 +326,7 @@ class Client:
     commits: BatchCommits
     config: ClusterConfig
     admin: Admin
+    auth: Auth
     groups: Groups
     def abort(self) -> None:
         """End everything now; appends that are not answered end with OutcomeUnknown."""

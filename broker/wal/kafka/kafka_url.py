@@ -52,7 +52,10 @@ class KafkaPlace:
 
 def kafka_place(url: str) -> KafkaPlace:
     """Parse the URL. Raises BadWalUrl."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # such as half of an IPv6 address
+        raise BadWalUrl(url, str(error)) from None
     if parts.scheme != SCHEME:
         raise BadWalUrl(url, f"the scheme must be {SCHEME}, not {parts.scheme!r}")
     if "@" in parts.netloc:

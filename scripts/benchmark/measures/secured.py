@@ -26,6 +26,7 @@ SLICES = 3
 APPENDS_ONE_BY_ONE = 100
 """In each slice."""
 RUN_S_MAX = 300
+CLOSE_S = 2.0
 HOST = "127.0.0.1"
 
 
@@ -59,6 +60,8 @@ class Secured:
             for what in (*names.TLS_RATES, names.TLS_ONE):
                 for side in sides:
                     await side.run(what, self._messages)
+        # The ends of TLS connections come with an answer; the loop must not be closed before it.
+        await asyncio.sleep(CLOSE_S)
         return {name: values for side in sides for name, values in side.found().items()}
 
 
