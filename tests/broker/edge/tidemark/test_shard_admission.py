@@ -67,7 +67,7 @@ class Catalog:
         return {}
 
     async def found(self, collection: CollectionId) -> Collection | None:
-        raise NotImplementedError
+        raise AssertionError(collection)
 
     async def dropped_at(self, vchannel: str) -> TimeTick | None:
         raise AssertionError(vchannel)
