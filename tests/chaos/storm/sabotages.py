@@ -47,6 +47,7 @@ from broker.wal.segmented.os_files import OsFile, OsFiles
 from broker.wal.segmented.writer import Writer
 from schemas.generated.tidemark import v1
 from tests.chaos.storm.groups.group_sabotages import two_owners_of_a_key
+from tests.chaos.storm.kafka_sabotages import acks_past_a_gap, reads_behind_a_claim
 from tests.chaos.storm.purging.space_sabotages import forgets_holds, purges_an_open_transaction
 
 Patch = tuple[Any, str, Any]
@@ -385,5 +386,9 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "purges-an-open-transaction": Sabotage(
         "a purge takes what an open transaction has", purges_an_open_transaction
     ),
+    "acks-past-a-gap": Sabotage("Kafka: no look at what others wrote between", acks_past_a_gap),
+    "reads-behind-a-claim": Sabotage("Kafka: old terms count for ever", reads_behind_a_claim),
     "callback-twice": Sabotage("a callback counts twice", _calls_back_twice),
 }
+KAFKA_BUGS = ("acks-past-a-gap", "reads-behind-a-claim")
+"""Without a log in Kafka they change nothing."""
