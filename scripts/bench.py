@@ -7,11 +7,13 @@
     python3 scripts/bench.py --with kafka     # beside Kafka, too: fetches its jars, needs Java
     python3 scripts/bench.py --with rabbitmq  # beside RabbitMQ streams: Debian's server
     python3 scripts/bench.py --compiled       # the wheel with compiled scanners; needs a compiler
+    python3 scripts/bench.py --wal kafka      # the log in Kafka, beside bare Kafka clients
     python3 scripts/bench.py --reopen 1GiB    # the time to the first append on a log of that size
 
 Makes its own environment in .bench/ and runs scripts/benchmark/bench.py, which prints the results
 as lines of at most 100 columns, ratios first and goals last, and writes bench.png and bench.json,
-or scripts/benchmark/reopen.py. A baseline that cannot be installed here is named and left out.
+or scripts/benchmark/reopen.py, or log_in_kafka.py. A baseline that cannot be installed here is
+named and left out.
 Single figures on two shared cores are noisy; compare medians and ratios of one run.
 """
 
@@ -57,6 +59,9 @@ def main() -> NoReturn:
         sys.exit(str(failure))
     if options.reopen is not None:
         become(environment, "benchmark.reopen", arguments)
+    if options.wal:
+        _add(environment, (CLIENTS["kafka"],))
+        become(environment, "benchmark.log_in_kafka", arguments)
     if len(options.compare) < 2:
         for packages in [*BASELINES, *[(CLIENTS[it],) for it in options.more]]:
             _add(environment, packages)

@@ -116,7 +116,7 @@ def _measured(options: argparse.Namespace, console: Console) -> Run:
             _tell(console, number, subject.series)
         missing = dict(servers.missing)
     field_of = [it.series for it in subjects]
-    about = _about(amount, missing)
+    about = about_run(amount, missing)
     made = as_json(field_of, about)
     (options.out / "bench.json").write_text(written(made))
     for table in report.tables(field_of, missing):
@@ -199,7 +199,8 @@ def _tell(console: Console, number: int, series: Series) -> None:
     console.print(f"round {number}: {series.name}: {told}", style="dim", highlight=False)
 
 
-def _about(amount: Amount, missing: Mapping[str, str]) -> dict[str, Any]:
+def about_run(amount: Amount, missing: Mapping[str, str]) -> dict[str, Any]:
+    """When and on what a run was made, and how much it measured."""
     return {
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": {

@@ -35,6 +35,13 @@ def parsed(arguments: Sequence[str], about: str) -> argparse.Namespace:
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out must name a folder; {options.out} is a file")
     choices = options.quick or options.more or options.only
+    if options.wal and (
+        choices or options.compare or options.compiled or options.reopen is not None
+    ):
+        parser.error(
+            "--wal is a measurement of its own: it takes --rounds, --messages, --out and"
+            " --downloads alone"
+        )
     measures = choices or options.compiled
     if len(options.compare) == 2 and measures:
         parser.error("--compare OLD.json NEW.json measures nothing: leave the other options out")
@@ -110,6 +117,11 @@ def _parser(about: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--reopen", type=size_of, nargs="?", const="1GiB", metavar="SIZE",
         help="measure the time to the first append on a log of that size instead, such as 1GiB",
+    )  # fmt: skip
+    parser.add_argument(
+        "--wal", choices=("kafka",), default="",
+        help="measure Tidemark with its log in a Kafka, which is started for it, beside a bare"
+        " producer and consumer instead; fetches Kafka's jars (44 MB), needs Java",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=_absolute, default=WORK, metavar="FOLDER",

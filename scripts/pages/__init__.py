@@ -17,6 +17,7 @@ from pages.speed import (
     speed,
     speed_goals,
     speed_goals_compiled,
+    speed_in_kafka,
     speed_runs,
     speed_runs_compiled,
 )
@@ -34,6 +35,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "speed": speed,
     "speed-goals": speed_goals,
     "speed-goals-compiled": speed_goals_compiled,
+    "speed-in-kafka": speed_in_kafka,
     "speed-runs": speed_runs,
     "speed-runs-compiled": speed_runs_compiled,
     "state-tables": state_tables,

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmark.results.figures import CPU, P50, P99, WAKES, Series, find, ratios
 from benchmark.results.goals import GOALS, Goal
+from benchmark.results.in_kafka_goals import GOALS_IN_KAFKA, QUESTIONS_IN_KAFKA
 from benchmark.results.questions import QUESTIONS, Question
 from benchmark.results.report import SYNCED, number
 from benchmark.results.saved import loaded_with_about
@@ -60,7 +61,7 @@ def speed_runs(folder: Path = RECORDED) -> str:
     return table(["", *[f"run {at}" for at in range(1, len(abouts) + 1)]], rows)
 
 
-def speed_goals(folder: Path = RECORDED) -> str:
+def speed_goals(folder: Path = RECORDED, goals: Sequence[Goal] = GOALS) -> str:
     """Each goal with what each run measured: median, range, met or not."""
     runs = runs_of(folder)
     if not runs:
@@ -71,7 +72,7 @@ def speed_goals(folder: Path = RECORDED) -> str:
         *[f"run {at}: median (min to max)" for at in range(1, len(runs) + 1)],
         "verdict",
     ]
-    return table(heads, [_goal(goal, runs) for goal in GOALS])
+    return table(heads, [_goal(goal, runs) for goal in goals])
 
 
 def speed_runs_compiled() -> str:
@@ -84,10 +85,17 @@ def speed_goals_compiled() -> str:
     return speed_goals(RECORDED / "compiled")
 
 
-def speed(folder: Path = RECORDED) -> str:
+def speed_in_kafka() -> str:
+    """All about the log in Kafka: the runs, the goals, a table for each question."""
+    folder = RECORDED / "kafka"
+    told = speed_runs(folder), speed_goals(folder, GOALS_IN_KAFKA)
+    return "\n\n".join([*told, speed(folder, QUESTIONS_IN_KAFKA)])
+
+
+def speed(folder: Path = RECORDED, questions: Sequence[Question] = QUESTIONS) -> str:
     """A table for each question."""
     runs = runs_of(folder)
-    found = [text for question in QUESTIONS if (text := _asked(question, runs))]
+    found = [text for question in questions if (text := _asked(question, runs))]
     return "\n\n".join(found) or NOTHING
 
 

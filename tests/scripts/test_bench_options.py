@@ -27,6 +27,8 @@ BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
         (["--compare", "a", "b", "--quick"], "--compare OLD.json NEW.json measures nothing"),
         (["--reopen", "1Gb"], "'1Gb' is not a size such as 64MiB or 1GiB"),
         (["--reopen", "0"], "'0' is not a size such as 64MiB or 1GiB"),
+        (["--wal", "kafka", "--only", "append"], "--wal is a measurement of its own"),
+        (["--wal", "pulsar"], "invalid choice: 'pulsar'"),
         (["--reopen", "1GiB", "--only", "append"], "--reopen is a measurement of its own"),
         (["--out", __file__], f"--out must name a folder; {__file__} is a file"),
         (["--only", "|"], "--only needs at least one word, not '|'"),

@@ -167,9 +167,11 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-def asked(field_of: Sequence[Series]) -> Iterator[tuple[Question, list[Series]]]:
+def asked(
+    field_of: Sequence[Series], questions: "Sequence[Question]" = QUESTIONS
+) -> Iterator[tuple[Question, list[Series]]]:
     """The questions of which something was measured, each with its reference first."""
-    for question in QUESTIONS:
+    for question in questions:
         found = [it for it in field_of if question.holds(it) and it.rounds]
         reference = find(found, question.reference)
         rest = [it for it in found if it is not reference]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from benchmark.results.figures import CPU, P50, P99, WAKES, Series, find, ratios, spread
 from benchmark.results.goals import GOALS, Goal
-from benchmark.results.questions import Question, asked
+from benchmark.results.questions import QUESTIONS, Question, asked
 
 WIDTH = 100
 OTHERS = "bare", "Redis", "NATS", "Kafka", "RabbitMQ"
@@ -35,14 +35,19 @@ LEGEND = (
 )
 
 
-def tables(field_of: Sequence[Series], missing: Mapping[str, str]) -> Iterator[Table]:
+def tables(
+    field_of: Sequence[Series],
+    missing: Mapping[str, str],
+    questions: Sequence[Question] = QUESTIONS,
+    goals: Sequence[Goal] = GOALS,
+) -> Iterator[Table]:
     """A table for each question, one of what is missing, and the goals if one was measured."""
-    for question, found in asked(field_of):
+    for question, found in asked(field_of, questions):
         yield _table(question, found)
     if missing:
         yield _missing(missing)
-    if any(goal.measured(field_of) for goal in GOALS):
-        yield _goals(field_of)
+    if any(goal.measured(field_of) for goal in goals):
+        yield _goals(field_of, goals)
 
 
 def console(width: int = WIDTH) -> Console:
@@ -78,20 +83,20 @@ def _table(question: Question, found: Sequence[Series]) -> Table:
     return table
 
 
-def _goals(field_of: Sequence[Series]) -> Table:
-    table = _plain("Goals: the cost of one message", goals_met(field_of))
+def _goals(field_of: Sequence[Series], goals: Sequence[Goal]) -> Table:
+    table = _plain("Goals: the cost of one message", goals_met(field_of, goals))
     table.add_column("", min_width=50)
     for heading in ("goal", "median", "min-max"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
-    for goal in GOALS:
+    for goal in goals:
         table.add_row(*goal_row(goal, goal.measured(field_of)))
     return table
 
 
-def goals_met(field_of: Sequence[Series]) -> str:
+def goals_met(field_of: Sequence[Series], goals: Sequence[Goal] = GOALS) -> str:
     """How many goals are met, and how many were not measured."""
-    verdicts = [goal.met(goal.measured(field_of)) for goal in GOALS]
+    verdicts = [goal.met(goal.measured(field_of)) for goal in goals]
     told = f"{verdicts.count(True)} of {len(verdicts)} met"
     missing = verdicts.count(None)
     return f"{told}, {missing} not measured" if missing else told
