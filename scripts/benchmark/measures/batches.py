@@ -73,7 +73,8 @@ class Batches:
     async def held(self, messages: int) -> tuple[int, int]:
         """The first id and the number of messages that are there to be read; at least so many."""
         if self._held < messages:
-            await self.append("fsync", messages)
+            # `append` rounds down, and would append nothing for a few.
+            await self.append("fsync", max(messages, BATCH * BATCHES_IN_FLIGHT))
         return self._start, self._held
 
     async def read(self, messages: int) -> dict[str, float]:
