@@ -324,6 +324,7 @@ def encode_stored_purge(purge: Purge) -> bytes:
             "next_id": purge.next_id,
             "whole_id": purge.whole_id,
             "tick": purge.tick,
+            "newest": purge.newest,
         }
     )
 
@@ -338,6 +339,7 @@ def decode_stored_purge(value: bytes) -> Purge:
             next_id=MessageId(fields["next_id"]),
             whole_id=MessageId(fields["whole_id"]),
             tick=TimeTick(fields["tick"]),
+            newest=None if fields.get("newest") is None else TimeTick(fields["newest"]),
         )
 
     return _decode(value, parse)

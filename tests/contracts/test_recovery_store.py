@@ -113,7 +113,7 @@ OTHER_GROUP = replace(
     dying=(DyingSpans((TickSpan(TimeTick(6), TimeTick(8)),), "bad seat", 3, TimeTick(9)),),
     mode=GroupMode.BY_KEY,
 )
-PURGE = Purge(VCHANNEL.name, TimeTick(5), MessageId(4), MessageId(3), TimeTick(8))
+PURGE = Purge(VCHANNEL.name, TimeTick(5), MessageId(4), MessageId(3), TimeTick(8), TimeTick(4))
 OTHER_PURGE = replace(PURGE, vchannel=f"{VCHANNEL.name}1")
 FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),

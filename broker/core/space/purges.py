@@ -20,6 +20,8 @@ class UnreadablePurge(Exception):
 def encode_purge(purge: Purge) -> bytes:
     """The body of the record, whose vchannel and tick are those of the purge."""
     fields = {"upto": purge.upto, "next_id": purge.next_id, "whole_id": purge.whole_id}
+    if purge.newest is not None:
+        fields["newest"] = purge.newest
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -28,9 +30,10 @@ def decode_purge(vchannel: str, body: bytes, tick: TimeTick) -> Purge:
     try:
         fields = json.loads(body)
         upto, next_id, whole_id = (int(fields[it]) for it in ("upto", "next_id", "whole_id"))
+        newest = TimeTick(int(fields["newest"])) if "newest" in fields else None
     except UNREADABLE as error:
         raise UnreadablePurge(f"a purge is damaged: {error!r}") from error
-    return Purge(vchannel, TimeTick(upto), MessageId(next_id), MessageId(whole_id), tick)
+    return Purge(vchannel, TimeTick(upto), MessageId(next_id), MessageId(whole_id), tick, newest)
 
 
 class PurgeTable:

@@ -7,13 +7,11 @@ from typing import Final
 import anyio
 
 from broker.core.log.delivery import Selection
+from broker.core.space.purged_messages import is_message
 from broker.core.space.purges import PurgeTable
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, TimeTick
-from broker.model.measured import RecordHead
-from broker.model.message import MessageType
 from broker.model.position import ReadPosition
-from broker.model.retention.dead import PURGED_KINDS
 from broker.model.retention.purge import Purge
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.row_schemas import RowSchemas
@@ -52,8 +50,9 @@ class ReadablePart:
         """Why a consumer that is there cannot go on: what follows is purged, and it was to read it.
 
         Not for one of a whole pchannel, nor for one that began at the oldest message after the
-        purge: it takes whatever is left. One that misses nothing goes on, unless so much was stored
-        meanwhile, or given back, that nobody can tell.
+        purge: it takes whatever is left. One that misses nothing goes on: a purge says what its
+        newest message was. Only where that is not known, and so much was stored meanwhile, or given
+        back, that nobody can tell, a reader that misses nothing is refused, too.
         """
         if not self._purges.purges or cursor.oldest:
             return None
@@ -75,7 +74,7 @@ class ReadablePart:
         return [
             it
             for it in found
-            if read_to < it.upto
+            if read_to < it.removes_upto
             and cursor.next_id < it.next_id
             and not (takes_what_is_left and it.tick <= cursor.purged)
         ]
@@ -120,19 +119,12 @@ async def _may_be_missing(
         for it in heads:
             if at >= purge.next_id:
                 return False
-            if it.base_id > at or _is_message(it, purge.vchannel, read_to):
+            if it.base_id > at or (is_message(it, purge.vchannel) and it.last_tick > read_to):
                 return True
             at = it.next_id
         if not heads or at >= purge.next_id:
             return at < purge.next_id
     return True
-
-
-def _is_message(head: RecordHead, vchannel: str, after: TimeTick) -> bool:
-    if head.vchannel != vchannel or head.kind not in PURGED_KINDS or head.last_tick <= after:
-        return False
-    # Of a transaction the commit decides.
-    return head.txn is None or head.kind == MessageType.COMMIT_TXN
 
 
 def _removed(cursor: ReadPosition, purge: Purge) -> Refusal:

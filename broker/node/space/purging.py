@@ -24,6 +24,7 @@ from broker.model.retention.purge import Purge
 from broker.node.append.intake import append_then
 from broker.node.appender_messages import PlacedApart, RunOutcome
 from broker.node.directory_messages import Located
+from broker.node.space.newest_message import newest_tick
 from broker.node.space.space_holds import needs_of
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -100,7 +101,9 @@ class Purging(Actor[PurgeVChannel]):
             await self._refuse_held(channel, purge)
             if request.only_check:
                 return purge
-            return await self._write(channel, purge)
+            from_id = MessageId(0) if known is None else known.next_id
+            newest = await newest_tick(channel, vchannel, from_id, next_id)
+            return await self._write(channel, purge.removing(newest, known))
         finally:
             channel.purging.discard(vchannel)
 

@@ -24,11 +24,25 @@ def test_a_purge_comes_back_as_it_was_stored() -> None:
     assert decode_purge(V, encode_purge(purge(60)), TimeTick(90)) == purge(60)
 
 
+def test_a_purge_says_up_to_where_it_removes_anything() -> None:
+    assert purge(60).removes_upto == 60, "of an older release: not known"
+    first = purge(60).removing(TimeTick(40), None)
+    assert first.removes_upto == 40
+    assert decode_purge(V, encode_purge(first), TimeTick(90)) == first
+    later = purge(80).removing(TimeTick(0), first)
+    assert later.removes_upto == 40, "nothing more, but what the first one removed stays removed"
+    assert purge(80).removing(TimeTick(70), first).removes_upto == 70
+    assert purge(80).removing(TimeTick(85), first).removes_upto == 80, "its record reaches beyond"
+    assert purge(80).removing(TimeTick(0), purge(60)).removes_upto == 60
+    assert purge(80).removing(None, first).removes_upto == 80
+
+
 @pytest.mark.parametrize(
     "body",
     [
         *(b"", b"[]", b"{}", b'{"upto":"x","next_id":1,"whole_id":1}', b"[" * 5000),
         b'{"upto":Infinity,"next_id":1,"whole_id":1}',
+        b'{"upto":1,"next_id":1,"whole_id":1,"newest":null}',
     ],
 )
 def test_what_cannot_be_read_is_told_and_changes_nothing(body: bytes) -> None:

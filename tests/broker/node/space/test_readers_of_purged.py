@@ -1,5 +1,7 @@
 """Readers and purges: who misses a message is told, who has everything reads on."""
 
+from dataclasses import replace
+
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TxnId
@@ -7,10 +9,11 @@ from broker.model.message import AppendedInTxn, MessageType
 from broker.model.retention.purge import Purge
 from broker.model.txn import TxnContext
 from broker.node.scanner_messages import CloseScanner, Delivery
+from broker.node.space.purging import PurgeVChannel
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS
-from tests.broker.node.space.test_purging import MINE, land, purge
-from tests.broker.node.space.test_reclamation import SEGMENT_BYTES, fill, size
+from tests.broker.node.space.test_purging import MINE, OTHERS, land, purge
+from tests.broker.node.space.test_reclamation import BODY, SEGMENT_BYTES, fill, size
 from tests.broker.node.world import Reader, World, message, running_node
 
 
@@ -86,6 +89,33 @@ async def opened_at_all(world: World):  # type: ignore[no-untyped-def]
     opened.scanner.tell(CloseScanner())
     await world.clock.sleep(1)
     return opened
+
+
+def test_a_quiet_reader_goes_on_where_neighbours_and_earlier_purges_left_gaps() -> None:
+    async def scenario() -> None:
+        async with running_node(MemoryWal(segment_bytes=SEGMENT_BYTES), LIMITS) as world:
+            await world.assign()
+            first, last = await land(world, "one", "two")
+            reader, behind = Reader(world, MINE), Reader(world, MINE)
+            await take(reader, 2)
+            await end_scanner(world, reader)
+            for _ in range(2):
+                # Each record of a purge is of the vchannel, too, and goes with the next one.
+                for _ in range(40):
+                    (landed,) = await land(world, BODY, shard=1)
+                assert isinstance(await purge(world, landed.tick), Purge)
+                neighbours = PurgeVChannel(OTHERS, landed.tick)
+                purging = world.system.find("/root/node/purging")
+                assert isinstance(await purging.ask(neighbours, deadline_s=60.0), Purge)
+                await world.clock.sleep(40)
+            await land(world, "three")
+            await take(reader, 3)
+            assert texts(reader) == [b"one", b"two", b"three"]
+            behind.cursor = replace(reader.cursor, tick=first.tick, next_id=last.id)
+            answer = await behind.pull(1)
+            assert isinstance(answer, Refusal), "two would be missing"
+
+    run_seeded(4, scenario)
 
 
 def test_behind_what_was_given_back_nobody_knows_so_the_reader_is_told() -> None:
