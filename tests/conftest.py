@@ -48,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--zombie-races", type=int, default=30, help="how many owners of a topic in Kafka take over"
     )
     parser.addoption(
+        "--kafka-cluster", action="store_true", help="also the tests that need three Kafka nodes"
+    )
+    parser.addoption(
         "--broadcasts", type=int, default=60, help="how many broadcasts the tests of order make"
     )
     parser.addoption(

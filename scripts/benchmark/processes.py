@@ -61,14 +61,21 @@ class Server:
         return [own, *own.children(recursive=True)]
 
 
-def wait_for(port: int, process: "subprocess.Popen[Any]", log: Path, name: str) -> None:
-    """Wait until it listens on the port. Raises Unavailable with the end of its log."""
+def wait_for(
+    place: int | tuple[str, int], process: "subprocess.Popen[Any]", log: Path, name: str
+) -> None:
+    """Wait until it listens on a port, of loopback without a host.
+
+    Raises Unavailable with the end of its log.
+    """
     until_s = time.monotonic() + READY_S_MAX
+    address = ("127.0.0.1", place) if isinstance(place, int) else place
     while time.monotonic() < until_s:
         if process.poll() is not None:
             break
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            probe.settimeout(1.0)
+            if probe.connect_ex(address) == 0:
                 return
         time.sleep(0.05)
     said = log.read_text(errors="replace")[-300:] if log.exists() else "it wrote no log"

@@ -1,6 +1,7 @@
 """A partition through librdkafka: one producer for its owner, consumers shared by all readers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -13,6 +14,8 @@ from broker.wal.kafka.partition import AnswerLost, OffsetGone, Rejected, Unavail
 
 _SLICE_S: Final = 0.5
 _SLICES: Final = int(READ_S / _SLICE_S)
+_ASK_S: Final = 1.5
+_ASKS: Final = int(READ_S / _ASK_S / 2)
 _ANSWER_SLICES: Final = 4 * int(ANSWER_S / _SLICE_S)
 """librdkafka answers each append by its own deadline; this is against waiting without end."""
 
@@ -51,7 +54,7 @@ class ConfluentPartition:
 
     @property
     def throttled_ms(self) -> int:
-        """How long Kafka delayed the newest answer because of a quota; 0: not."""
+        """How long Kafka wants us to wait because of a quota, by its newest answer; 0: not."""
         return self._throttled_ms
 
     def append(self, key: bytes, value: bytes, stamp_ms: int) -> int:
@@ -61,7 +64,6 @@ class ConfluentPartition:
         def answered(error: Any, message: Message) -> None:
             answers.append(message if error is None else failure_of(error))
 
-        self._throttled_ms = 0
         try:
             producer.produce(self._topic, value, key, 0, on_delivery=answered, timestamp=stamp_ms)
         except (KafkaException, BufferError) as error:
@@ -106,14 +108,18 @@ class ConfluentPartition:
         return low, high
 
     def _ends(self, consumer: Consumer) -> tuple[int, int]:
-        place = TopicPartition(self._topic, 0)
-        try:
-            ends = consumer.get_watermark_offsets(place, READ_S, cached=False)
-        except KafkaException as error:
-            raise self._unavailable(error) from error
-        if ends is None:
-            raise Unavailable(f"topic {self._topic}: Kafka did not answer in {READ_S:g} s")
-        return ends
+        place, failure = TopicPartition(self._topic, 0), ""
+        for _ in range(_ASKS):
+            try:
+                ends = consumer.get_watermark_offsets(place, _ASK_S, cached=False)
+            except KafkaException as error:
+                failure, ends = f": {failure_of(error).text}", None
+            if ends is not None:
+                return ends
+            # The client waits for the leader that it knows: for ever, if that has died.
+            with suppress(KafkaException):
+                consumer.list_topics(self._topic, _ASK_S)
+        raise Unavailable(f"topic {self._topic}: Kafka did not answer in {READ_S:g} s{failure}")
 
     def offset_at(self, stamp_ms: int) -> int:
         with self._consumers.lend() as lent:
@@ -172,7 +178,7 @@ class ConfluentPartition:
         if failure.name == TIMED_OUT:
             why = "it is away, the topic has no leader, or too few copies are in sync"
             if self._throttled_ms:
-                why = f"a quota delayed its last answer by {self._throttled_ms} ms"
+                why = f"a quota delays us, by its last answer for {self._throttled_ms} ms"
             return AnswerLost(f"topic {self._topic}: no answer of Kafka in {ANSWER_S:g} s: {why}")
         told = f"Kafka lost the group, or its answer: {failure.text}"
         return AnswerLost(f"topic {self._topic}: {told}")
