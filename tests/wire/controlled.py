@@ -10,6 +10,7 @@ from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.core.security.book_changes import with_role, with_token, with_user
 from broker.edge.access.new_token import new_token
+from broker.edge.rpc.access.book_refresh import BookRefresh
 from broker.edge.rpc.access.gate import AccessGate
 from broker.meta.memory_store import MemoryMetaStore
 from tests.wire.small_broker import SmallBroker, small_broker
@@ -33,6 +34,10 @@ class Controlled:
 
     async def add(self, user: str, *grants: str) -> None:
         """Add a user with these grants, or replace the grants of one; the gate knows it at once."""
+        self.gate.adopt(await self.store(user, *grants))
+
+    async def store(self, user: str, *grants: str) -> AccessBook:
+        """The same, as another process does it: the gate is not told."""
         text, token = new_token(user, made_ms=1)
         known = user in self.tokens
 
@@ -44,8 +49,15 @@ class Controlled:
             book = with_user(book, user, roles, replaces=known)
             return book if known else with_token(book, token, 1)
 
-        self.gate.adopt(await self.records.change(change))
+        book = await self.records.change(change)
         self.tokens.setdefault(user, text)
+        return book
+
+    def follow(self) -> BookRefresh:
+        """Let the gate read the records before it refuses, as a process does."""
+        refresh = BookRefresh(self.records, self.gate)
+        self.gate.newest = refresh.newest
+        return refresh
 
     def watch(self) -> BookWatch:
         """What follows the records in a process."""

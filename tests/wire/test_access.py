@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+import anyio
 import grpc.aio
 import pytest
 
@@ -31,6 +32,7 @@ from tests.wire.test_consume import request
 
 DENIED, NOT_HERE, UNKNOWN = 7, 12, 16
 OTHER = f"{P0}_200v0"
+WHO_AM_I = "/tidemark.v1.Auth/WhoAmI"
 BEGIN, COMMIT, DROP_COLLECTION, FLUSH_ALL = "900", "901", "6", "37"
 OF_STREAMS = {
     path
@@ -124,6 +126,44 @@ async def test_a_batch_of_nothing_is_no_way_to_end_the_batch_of_somebody_else(ca
         await here.add("ann", "txn:channel:*")
         path = f"/tidemark.v1.Commits/{call}"
         assert code(await outcome(peer, path, asked, here.proof("ann"))) == DENIED
+
+
+async def test_a_new_token_and_a_new_grant_count_at_once_in_a_process_that_only_reads_them() -> (
+    None
+):
+    get = "/tidemark.v1.Collections/Find"
+    asked = bytes(v1.FindRequest(name="trains"))
+    async with world() as (here, peer):
+        here.follow()
+        await here.store("ann", "consume:collection:other")
+        assert code(await outcome(peer, get, asked, here.proof("ann"))) == DENIED
+        await here.store("ann", "consume:collection:trains")
+        assert code(await outcome(peer, get, asked, here.proof("ann"))) not in (DENIED, UNKNOWN)
+        stream = await producing(peer, here.proof("ann"))
+        assert isinstance(await said(stream), ProduceFailed)
+        await here.store("ann", "produce:channel:*")
+        assert isinstance(await said(stream), Produced)
+
+
+async def test_a_flood_of_wrong_tokens_costs_the_store_a_few_reads_and_nobody_the_new_token() -> (
+    None
+):
+    wrong = {"authorization": f"Bearer tm_flood_{'x' * 43}"}
+    answers: list[int] = []
+    async with world() as (here, peer):
+        refresh = here.follow()
+
+        async def flood() -> None:
+            answers.extend([code(await outcome(peer, WHO_AM_I, b"", wrong)) for _ in range(5)])
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(flood)
+            await here.store("ann", "consume:collection:trains")
+            assert await outcome(peer, WHO_AM_I, b"", here.proof("ann")) is None
+    assert answers == [UNKNOWN] * 500
+    # Each of the five rounds and the honest call share a read, or two when some come late.
+    assert refresh.reads <= 25
 
 
 HIDDEN, ABSENT = "hidden_one", "absent_one"

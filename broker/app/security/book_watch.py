@@ -9,6 +9,7 @@ import structlog
 
 from actors import Actor, Context, Envelope
 from broker.edge.rpc.access.access_records import AccessRecords
+from broker.edge.rpc.access.book_refresh import read_newer
 from broker.edge.rpc.access.gate import AccessGate
 from broker.model.failure import Refused
 
@@ -62,7 +63,7 @@ class BookWatch(Actor[LookAtBook]):
         sight = self._sight
         try:
             with anyio.fail_after(READ_S):
-                await self._read()
+                await read_newer(self._records, self._gate)
         except Refused as refused:
             self._failed(refused.refusal.cause)
         except TimeoutError:
@@ -82,11 +83,3 @@ class BookWatch(Actor[LookAtBook]):
         if not self._sight.failing:
             log.warning("cannot read users, roles and tokens; retrying", error=cause)
         self._sight.failing = cause
-
-    async def _read(self) -> None:
-        if await self._records.epoch() == self._gate.book.epoch:
-            return
-        book = await self._records.read()
-        # A change made by this process while it was read is newer.
-        if book.epoch > self._gate.book.epoch:
-            self._gate.adopt(book)

@@ -16,6 +16,7 @@ from broker.app.security.jwt_access import JwtAccess, jwt_access
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
 from broker.edge.rpc.access.access_records import AccessRecords
+from broker.edge.rpc.access.book_refresh import BookRefresh
 from broker.edge.rpc.access.gate import SECRET, AccessGate
 from broker.model.failure import Refused
 from broker.ports.meta import MetaStore
@@ -103,6 +104,7 @@ async def _controlled(
     jwt = await jwt_access(settings, clock.monotonic_s)
     gate = AccessGate(clock.wall_ms, secret=secret, others=None if jwt is None else jwt.tokens)
     gate.adopt(book)
+    gate.newest = BookRefresh(records, gate).newest
     sight = Sight(clock.monotonic_s, clock.monotonic_s())
     return ProcessAccess(gate, records, {SECRET: secret}, sight, jwt)
 

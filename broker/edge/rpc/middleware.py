@@ -286,7 +286,7 @@ class Middleware:
     async def _let_in(self, call: Call) -> None:
         """Find out who calls. Raises Refused."""
         if self.access.controls:
-            await self.access.prepare(call.metadata)
+            await self.access.prepare(call.metadata, call.peer)
             call.access = admit(self.access, call.stream.method, call.metadata, call.peer)
             call.access.end = call.revoke
             call.audited.user = call.access.name

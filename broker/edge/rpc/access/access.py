@@ -1,6 +1,6 @@
 """What one open call may do; asked by the services that decide inside of a stream."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Final
 
@@ -15,21 +15,30 @@ HELD_MAX: Final = 65_536
 Actions = frozenset[Action]
 
 
+async def nothing_newer() -> None:
+    """Of a server that follows no stored book."""
+
+
 class Access:
     """One for each call that has a principal. What it was allowed is decided again later."""
 
-    __slots__ = ("_book", "_held", "_names", "end", "principal")
+    __slots__ = ("_book", "_held", "_names", "_newest", "end", "principal")
 
     def __init__(
         self,
         principal: Principal | None = None,
         book: Callable[[], AccessBook] | None = None,
         names: CollectionNames | None = None,
+        newest: Callable[[], Awaitable[None]] = nothing_newer,
     ) -> None:
-        """Without arguments everything is allowed, as long as access is not controlled."""
+        """Without arguments everything is allowed, as long as access is not controlled.
+
+        `newest` is waited for before anything is refused: it may bring a newer book.
+        """
         self.principal = principal
         self._book = book
         self._names = names
+        self._newest = newest
         self._held: set[tuple[Actions, Resource | str]] = set()
         self.end: Callable[[Refusal], None] = _ignore
         """Called when the call must not go on."""
@@ -52,7 +61,7 @@ class Access:
     async def need(self, actions: Actions, resources: Iterable[Resource]) -> None:
         """Raise Refused(PERMISSION_DENIED) unless one of the actions is allowed on each."""
         for resource in resources:
-            if not self.allows(actions, resource):
+            if not await self._allowed(actions, resource):
                 raise Refused(*denied(self.name, actions, resource))
 
     async def need_channel(self, actions: Actions, channel: str) -> None:
@@ -67,7 +76,7 @@ class Access:
         if self._names is None:
             return None
         resource = await self._names.channel(channel)
-        if not self.allows(actions, resource):
+        if not await self._allowed(actions, resource):
             return Refusal(*denied(self.name, actions, resource))
         if len(self._held) > HELD_MAX:
             cause = f"one call may use {HELD_MAX} channels; open another stream"
@@ -89,6 +98,12 @@ class Access:
         if len(self._held) <= HELD_MAX:
             self._held.add((actions, resource))
         return True
+
+    async def _allowed(self, actions: Actions, resource: Resource) -> bool:
+        if self.allows(actions, resource):
+            return True
+        await self._newest()
+        return self.allows(actions, resource)
 
     def sees(self, resource: Resource, actions: Actions) -> bool:
         """Whether a list shows it: as `allows`, but nothing is decided again."""

@@ -4,12 +4,12 @@ Nobody is asked for a proof until `adopt` gave it a book.
 """
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from broker.core.security.access_book import PROCESS, AccessBook, Principal
 from broker.core.security.tokens import PREFIX, read_token
-from broker.edge.rpc.access.access import UNCONTROLLED, Access
+from broker.edge.rpc.access.access import UNCONTROLLED, Access, nothing_newer
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.edge.rpc.peer_names import ConnectedPeer, peer_subject
 from broker.model.failure import Refusal, Refused, StreamingCode
@@ -49,6 +49,8 @@ class AccessGate:
     ) -> None:
         self.names = CollectionNames(NoRowSchemas(), "")
         """The server sets its own."""
+        self.newest: Callable[[], Awaitable[None]] = nothing_newer
+        """Waited for before somebody is refused: it adopts what was stored meanwhile."""
         self.others = others
         self.now_ms = now_ms
         self._secret = secret.encode()
@@ -84,18 +86,33 @@ class AccessGate:
         """What the caller may do; `leave` when the call ends. Raises Refused(NOT_AUTHENTICATED)."""
         if self._book is None:
             return UNCONTROLLED
-        access = Access(self._principal(metadata, peer), lambda: self.book, self.names)
+        access = Access(self._principal(metadata, peer), lambda: self.book, self.names, self.newest)
         self._open.add(access)
         return access
 
-    async def prepare(self, metadata: Mapping[str, str | bytes]) -> None:
+    async def prepare(
+        self, metadata: Mapping[str, str | bytes], peer: ConnectedPeer | None = None
+    ) -> None:
         """Wait for what `enter` needs; seldom anything is missing, and then for some seconds."""
+        if SECRET in metadata:
+            return
         header = metadata.get(AUTHORIZATION, "")
-        if self.others is None or not isinstance(header, str) or len(header) > HEADER_LENGTH_MAX:
+        if not isinstance(header, str) or len(header) > HEADER_LENGTH_MAX:
             return
         text = bearer(header)
-        if text and not text.startswith(PREFIX):
-            await self.others.prepare(text)
+        if not header:
+            name = peer_subject(peer)
+            known = not name or self.book.certified(name) is not None
+        elif text.startswith(PREFIX):
+            # A text without the form of a token is refused without a read.
+            given = read_token(text)
+            known = given is None or self.book.bearer(given, self.now_ms()) is not None
+        else:
+            known = True
+            if text and self.others is not None:
+                await self.others.prepare(text)
+        if not known:
+            await self.newest()
 
     def leave(self, access: Access) -> None:
         """The call has ended."""

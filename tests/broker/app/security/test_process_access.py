@@ -62,6 +62,19 @@ async def test_processes_of_one_folder_share_its_secret(tmp_path: Path) -> None:
     assert "metadata" not in repr(first)
 
 
+async def test_a_process_reads_the_users_before_it_refuses_one(tmp_path: Path) -> None:
+    file = tmp_path / "users.toml"
+    file.write_text("[users.root]\nroles = ['admin']\n")
+    on = settings(tmp_path, auth="on", auth_bootstrap=file)
+    store = MemoryMetaStore()
+    leading = await leading_access(on, tmp_path, store)
+    node = await node_access(on, tmp_path, store)
+    await leading.records.change(lambda it: with_user(it, "ann", ["reader"], replaces=False))
+    for access in (leading, node):
+        await access.gate.newest()
+        assert "ann" in access.gate.book.users
+
+
 async def test_a_broker_with_auth_on_starts_after_the_command(tmp_path: Path) -> None:
     await bootstrap_administrator(Settings(data_dir=tmp_path), "root")
     async with local_broker(tmp_path, auth="on", pchannels=1) as broker:
