@@ -109,6 +109,7 @@ NAMED = {
     "/tidemark.v1.Log/HasVChannel": bytes(v1.HasVChannelRequest(vchannel=V0)),
     "/tidemark.v1.TimeSync/Cut": bytes(v1.CutRequest(channels=[V0])),
     "/tidemark.v1.TimeSync/HoldBroadcasts": bytes(v1.HoldBroadcastsRequest(channels=[V0])),
+    "/tidemark.v1.Master/ShowAliases": bytes(v1.ShowAliasesRequest(collection_name="c")),
     "/tidemark.v1.Master/ShowSegments": bytes(v1.ShowSegmentsRequest(collection_id=9)),
     "/tidemark.v1.Master/DescribeSegment": bytes(v1.DescribeSegmentRequest(collection_id=9)),
     "/tidemark.v1.Master/SealCollection": bytes(v1.SealCollectionRequest(collection_id=9)),

@@ -41,11 +41,15 @@ SEE: Final = frozenset(Action)
 
 
 class Resource(NamedTuple):
-    """A thing that a request names. `collection`: of a channel, the one that it is of, if any."""
+    """A thing that a request names. `collection`: of a channel, the one that it is of, if any.
+
+    `shown`: what a refusal calls it, where the request did not say its name.
+    """
 
     kind: ResourceKind
     name: str
     collection: str = ""
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from grpclib.const import Handler
 from actors import ActorDied, ActorError, AskTimeout, Ref, Request
 from broker.core.groups.group_rules import LEASE_MS
 from broker.core.naming import pchannel_of
+from broker.core.security.grants import Resource, ResourceKind
 from broker.edge.groups.group_member import serve_member
 from broker.edge.groups.group_modes import asked_mode, encoded_mode
 from broker.edge.groups.unsettled_answers import encoded_first, encoded_held
+from broker.edge.rpc.access.access import CURRENT
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
 from broker.edge.tidemark.shard_admission import ShardAdmission
@@ -134,7 +136,7 @@ class GroupsService:
         return v1.DropGroupResponse()
 
     async def list(self, request: v1.ListGroupsRequest) -> v1.ListGroupsResponse:
-        """The groups of the vchannels, or some and where to go on."""
+        """The groups of the vchannels that the caller sees, or some and where to go on."""
         if len(request.vchannels) > VCHANNELS_MAX:
             raise invalid_argument(
                 f"{len(request.vchannels)} vchannels are named, at most {VCHANNELS_MAX} can be"
@@ -144,13 +146,30 @@ class GroupsService:
             _key(vchannel, request.group)
             by_pchannel.setdefault(pchannel_of(vchannel), []).append(vchannel)
         most, after = _page_size(request.page_size), _behind(request.page)
+        shows = await CURRENT.get().sight()
+        seen: list[GroupView] = []
+        more = True
+        while more and len(seen) <= most:
+            # One more, which says whether there is a next page.
+            found = await self._first(by_pchannel, request.group, most + 1, after)
+            seen += [it for it in found if shows(Resource(ResourceKind.GROUP, it.group.key.name))]
+            more = len(found) > most
+            after = found[-1].group.key if more else None
+        return _page(seen, most, None if request.group else LISTED_SPANS_MAX)
+
+    async def _first(
+        self,
+        by_pchannel: Mapping[PChannelName, Sequence[str]],
+        group: str,
+        count: int,
+        after: GroupKey | None,
+    ) -> Sequence[GroupView]:
+        """The first groups of all these vchannels, in the order of lists."""
         found: list[GroupView] = []
         for name, vchannels in by_pchannel.items():
-            # One more, which says whether there is a next page.
-            wanted = ListGroups(tuple(vchannels), request.group, most + 1, after)
+            wanted = ListGroups(tuple(vchannels), group, count, after)
             found += await self._keepers.demand(name, wanted)
-        found.sort(key=lambda it: listed_by(it.group.key))
-        return _page(found, most, None if request.group else LISTED_SPANS_MAX)
+        return sorted(found, key=lambda it: listed_by(it.group.key))[:count]
 
     async def join(self, call: Call) -> None:
         """Serve one member."""

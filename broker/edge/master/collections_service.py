@@ -19,6 +19,7 @@ from broker.edge.master.ddl_calls import DdlCalls
 from broker.edge.master.definitions_service import created
 from broker.edge.master.row_definitions import defined_rows, extended_rows, fields_of, wire_schema
 from broker.edge.master.table_service import checked_after, checked_limit
+from broker.edge.master.visible_pages import visible_page
 from broker.edge.rpc.arrow_library import require_arrow
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
@@ -113,13 +114,13 @@ class CollectionsService:
         return answer
 
     async def list(self, request: v1.ListCollectionsRequest) -> v1.ListCollectionsResponse:
-        """A page of the collections of a database, by name. CHANNEL_NOT_EXIST."""
+        """A page of the collections of a database that the caller sees; see `visible_page`."""
         limit = checked_limit(request.limit)
         database, after = checked_database(request.database), checked_after(request.after)
-        found = await self._table.page(database, after, limit)
+        found = await visible_page(self._table, database, after, limit)
         page = [_encoded(entry) for entry in found[: _count_within(found, PAGE_BYTES)]]
         more = len(page) < len(found) or len(found) == limit
-        if more and not request.limit and await self._table.page(database, page[-1].name, 1):
+        if more and not request.limit and await self._any_after(database, page[-1].name):
             raise invalid_argument(
                 f"there are more collections than one answer holds ({len(page)}); ask for pages,"
                 " with a limit, or use a client of this release"
@@ -174,6 +175,9 @@ class CollectionsService:
         if not compaction_asked(request).says_nothing:
             await self._calls.change(ChangeCompaction(request.name, compaction, database))
         return _encoded(replace(found, retention=limits, compaction=compaction))
+
+    async def _any_after(self, database: str, name: str) -> bool:
+        return bool(await visible_page(self._table, database, name, 1))
 
     async def _get(self, name: str, database: str) -> Collection:
         return await self._catalog.ask(GetCollection(name, checked_database(database)))

@@ -1,6 +1,7 @@
 """tidemark.v1.Master: reads of the meta table. They wait for no change."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from grpclib.const import Handler
@@ -9,6 +10,8 @@ from broker.codec.milvus_schemas import key_values, user_schema
 from broker.core.master.table_names import checked_database
 from broker.edge.master.cleanup_asked import wire_compaction
 from broker.edge.master.row_definitions import wire_schema
+from broker.edge.master.visible_pages import named, visible_page
+from broker.edge.rpc.access.access import CURRENT, everything
 from broker.edge.rpc.middleware import Middleware
 from broker.model.collection import Collection
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -54,13 +57,16 @@ class TableService:
         """A collection by its name, an alias or its id. CHANNEL_NOT_EXIST."""
         database, id = checked_database(request.db_name), CollectionId(request.collection_id)
         name = "" if id and not request.collection_name else _named(request.collection_name)
-        return described(await self._table.describe(database, name, id))
+        found = await self._table.describe(database, name, id)
+        shows = await CURRENT.get().sight()
+        aliases = [it for it in found.aliases if shows(named(found.collection.database, it))]
+        return described(replace(found, aliases=tuple(aliases)))
 
     async def collections(self, request: v1.ShowCollectionsRequest) -> v1.ShowCollectionsResponse:
-        """A page of the collections of a database. CHANNEL_NOT_EXIST."""
+        """A page of the collections of a database that the caller sees; see `visible_page`."""
         limit = checked_limit(request.limit)
         database, after = checked_database(request.db_name), checked_after(request.after)
-        page = await self._table.page(database, after, limit)
+        page = await visible_page(self._table, database, after, limit)
         return v1.ShowCollectionsResponse(
             collection_names=[it.name for it in page],
             collection_ids=[it.id for it in page],
@@ -118,7 +124,20 @@ class TableService:
     async def aliases(self, request: v1.ShowAliasesRequest) -> v1.ShowAliasesResponse:
         """Aliases of a collection, or of all of a database."""
         database, name = checked_database(request.db_name), request.collection_name
-        found = await self._table.aliases(database, _named(name) if name else "")
+        shows = await CURRENT.get().sight()
+        try:
+            every = await self._table.aliases(database, _named(name) if name else "")
+        except Refused as refused:
+            # An unknown database is as an empty one, to who does not see everything.
+            unknown = refused.refusal.code is StreamingCode.CHANNEL_NOT_EXIST
+            if name or shows is everything or not unknown:
+                raise
+            every = ()
+        found = [
+            (alias, of)
+            for alias, of in every
+            if shows(named(database, alias)) and (name or shows(named(database, of)))
+        ]
         return v1.ShowAliasesResponse(
             aliases=[it for it, _ in found], collection_names=[it for _, it in found]
         )

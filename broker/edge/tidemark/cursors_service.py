@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from grpclib.const import Handler
 
+from broker.core.security.grants import Resource, ResourceKind
+from broker.edge.rpc.access.access import CURRENT
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import invalid_argument
@@ -73,9 +75,11 @@ class CursorsService:
         return _encoded(await self._cursors.ask(GetCursor(request.name)))
 
     async def list(self, _: v1.ListCursorsRequest) -> v1.ListCursorsResponse:
-        """All cursors, sorted by name."""
+        """The cursors that the caller sees, sorted by name."""
+        shows = await CURRENT.get().sight()
         found = await self._cursors.ask(ListCursors())
-        return v1.ListCursorsResponse(cursors=[_encoded(it) for it in found])
+        seen = [it for it in found if shows(Resource(ResourceKind.CURSOR, it.name))]
+        return v1.ListCursorsResponse(cursors=[_encoded(it) for it in seen])
 
     async def drop(self, request: v1.DropCursorRequest) -> v1.DropCursorResponse:
         """Drop a cursor. CHANNEL_NOT_EXIST when there is none."""

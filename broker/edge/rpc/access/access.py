@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
+from functools import partial
 from typing import Final
 
 from broker.core.security.access_book import AccessBook, AccessDecision, Origin, Principal
-from broker.core.security.grants import Action, Resource, ResourceKind
+from broker.core.security.grants import SEE, Action, Resource, ResourceKind
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.model.failure import Refusal, Refused, StreamingCode
 
@@ -13,6 +14,14 @@ HELD_MAX: Final = 65_536
 """Different things that one call may use; a client that names more opens another stream."""
 
 Actions = frozenset[Action]
+Sight = Callable[[Resource], bool]
+"""Whether a list shows a thing."""
+OBSERVE: Final = frozenset({Action.OBSERVE})
+
+
+def everything(_: Resource) -> bool:
+    """The sight of who sees all."""
+    return True
 
 
 async def nothing_newer() -> None:
@@ -105,10 +114,22 @@ class Access:
         await self._newest()
         return self.allows(actions, resource)
 
-    def sees(self, resource: Resource, actions: Actions) -> bool:
-        """Whether a list shows it: as `allows`, but nothing is decided again."""
-        if self._book is None:
-            return True
+    async def sight(self) -> Sight:
+        """Which things a list shows: those that the caller may do anything with.
+
+        `everything` to who observes the cluster.
+        """
+        if self._book is None or self._names is None:
+            return everything
+        # In any case: how long a list takes must not tell whether it leaves something out.
+        await self._newest()
+        if self._sees(OBSERVE, self._names.cluster):
+            return everything
+        return partial(self._sees, SEE)
+
+    def _sees(self, actions: Actions, resource: Resource) -> bool:
+        """As `allows`, but nothing is decided again."""
+        assert self._book is not None, "only a controlled call asks"
         assert self.principal is not None, "a controlled call has a principal"
         return self._book().decide(self.principal, actions, (resource,)) is AccessDecision.ALLOWED
 
@@ -147,7 +168,7 @@ def denied(who: str, actions: Actions, resource: Resource) -> tuple[StreamingCod
     """Code and cause. Nothing in them tells whether the thing exists, or of what it is."""
     seeing = len(actions) == len(Action)
     action = Action.CONSUME if seeing else min(actions)
-    kind, name = resource.kind, resource.name
+    kind, name = resource.kind, resource.shown or resource.name
     shown = f"this {kind}" if kind is ResourceKind.CLUSTER else f"{kind} {name[:255]!r}"
     # Programs name collections, whose channels they use.
     by = ResourceKind.COLLECTION if kind is ResourceKind.CHANNEL else kind

@@ -34,10 +34,10 @@ class CollectionNames:
         return Resource(ResourceKind.CHANNEL, name, await self._collection(name) or name)
 
     async def by_id(self, id: int) -> Resource:
-        """The collection of this id; `#4511` for one that is not there."""
+        """The collection of this id, there or not; shown as `#4511`, which does not tell."""
         found = await self._schemas.found(CollectionId(id))
         name = f"#{id}" if found is None else qualified(found.database, found.name)
-        return Resource(ResourceKind.COLLECTION, name)
+        return Resource(ResourceKind.COLLECTION, name, shown=f"#{id}")
 
     async def _collection(self, vchannel: str) -> str:
         now_s = get_running_loop().time()

@@ -38,11 +38,15 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """`inside`: what the service itself asks for, because requests come in a stream or are deep."""
+    """`inside`: what the service itself asks for, because requests come in a stream or are deep.
+
+    `shows`: the answer is a list of what the caller may do anything with, and of nothing else.
+    """
 
     who: Who
     needs: tuple[Requirement, ...] = ()
     inside: tuple[Requirement, ...] = ()
+    shows: tuple[ResourceKind, ...] = ()
 
 
 ANYBODY: Final = Permission(Who.ANYBODY)
@@ -59,6 +63,11 @@ def granted(*needs: Requirement) -> Permission:
 def inside(*needs: Requirement) -> Permission:
     """The service asks; the call itself needs a proof of who makes it."""
     return Permission(Who.SIGNED_IN, inside=needs)
+
+
+def listed(*kinds: ResourceKind, needs: tuple[Requirement, ...] = ()) -> Permission:
+    """Everybody with a proof may list; the service shows what they see of these kinds."""
+    return Permission(Who.GRANTED if needs else Who.SIGNED_IN, needs, shows=kinds)
 
 
 def on_cluster(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.core.security.grants import Action
+from broker.core.security.grants import Action, ResourceKind
 from broker.edge.rpc.access.collection_names import qualified
 from broker.edge.rpc.access.needs import (
     ANYBODY,
@@ -17,6 +17,7 @@ from broker.edge.rpc.access.needs import (
     Requirement,
     granted,
     inside,
+    listed,
     on_channels,
     on_cluster,
     on_collection,
@@ -93,14 +94,12 @@ _SEEN: Final = granted(on_collection(None, _in_master))
 _CHANGED: Final = granted(on_collection(DDL, _named))
 _USE_CURSOR: Final = on_cursor(CONSUME)
 _ITS_CHANNEL: Final = on_channels(None, _vchannel, "its vchannel")
+_ITS_VCHANNELS: Final = on_channels(None, lambda it: tuple(it.vchannels), "its vchannels")
 _DEAD_LETTERS: Final = on_channels(PRODUCE, _dead, "where dead letters go")
 _ENDS_BATCH: Final = granted(
     on_channels(TXN, _staged, "the vchannels of its batch"),
     # Its number is used up all the same.
     on_cluster(TXN, lambda it: not it.txns, "a batch of nothing"),
-)
-_WITHOUT_NAME: Final = on_cluster(
-    OBSERVE, lambda it: not it.collection_name and not getattr(it, "collection_id", 0), "no name"
 )
 
 
@@ -161,7 +160,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             "tidemark.v1.Collections",
             Create=_CHANGED,
             Get=granted(on_collection(None, _named)),
-            List=OBSERVED,
+            List=listed(ResourceKind.COLLECTION),
             Drop=_CHANGED,
             AddColumns=_CHANGED,
             Alter=_CHANGED,
@@ -180,7 +179,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             Alter=granted(on_group(GROUP), _ITS_CHANNEL, _DEAD_LETTERS),
             Seek=granted(on_group(GROUP), _ITS_CHANNEL),
             Drop=granted(on_group(GROUP), _ITS_CHANNEL),
-            List=granted(on_channels(None, lambda it: tuple(it.vchannels), "its vchannels")),
+            List=listed(ResourceKind.GROUP, needs=(_ITS_VCHANNELS,)),
             Join=inside(on_group(GROUP), _stream(CONSUME, of="its vchannel")),
         ),
         **_service(
@@ -204,7 +203,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
                 on_collection(None, _described),
                 on_collection_id(None, lambda it: 0 if it.collection_name else it.collection_id),
             ),
-            ShowCollections=OBSERVED,
+            ShowCollections=listed(ResourceKind.COLLECTION),
             CreatePartition=_DEFINED,
             DropPartition=_DEFINED,
             HasPartition=_SEEN,
@@ -216,7 +215,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
                 on_collection(DDL, _in_master), on_collection(DDL, _alias, "its alias")
             ),
             DropAlias=granted(on_collection(DDL, _alias, "its alias")),
-            ShowAliases=granted(_WITHOUT_NAME, on_collection(None, _aliased)),
+            ShowAliases=listed(ResourceKind.COLLECTION, needs=(on_collection(None, _aliased),)),
             CreateDatabase=granted(on_cluster(DDL)),
             DropDatabase=granted(on_cluster(DDL)),
             ListDatabases=OBSERVED,
@@ -275,7 +274,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             CommitCursor=granted(_USE_CURSOR, on_channels(None, _positions)),
             ResetCursor=granted(_USE_CURSOR, on_channels(None, _positions)),
             GetCursor=granted(on_cursor(CONSUME, OBSERVE)),
-            ListCursors=OBSERVED,
+            ListCursors=listed(ResourceKind.CURSOR),
             DropCursor=granted(_USE_CURSOR),
         ),
         **_service(

@@ -206,7 +206,7 @@ async def test_a_cursor_is_one_of_those_that_the_grants_name(tmp_path: Path) -> 
             await ann.cursor("mine-1").drop()
             assert "cursor 'other'" in await denied(ann.cursor("other").reset("all", "orders"))
             assert "cursor 'other'" in await denied(ann.cursor("other").get())
-            assert "this cluster" in await denied(ann.cursors.list())
+            assert await ann.cursors.list() == []
         async with user(here, "eve", "consume:cursor:*") as eve:
             assert "may not see" in await denied(eve.cursor("c").reset("all", "orders"))
 

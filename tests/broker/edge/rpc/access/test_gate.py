@@ -90,7 +90,7 @@ async def test_without_a_book_nobody_is_asked() -> None:
     access = world.gate.enter({"authorization": "Bearer nonsense"}, None)
     assert access is UNCONTROLLED
     await access.need_channel(CONSUME, OTHER)
-    assert access.sees(Resource(ResourceKind.GROUP, "g"), CONSUME)
+    assert (await access.sight())(Resource(ResourceKind.GROUP, "g"))
     assert access.lost() is None
 
 

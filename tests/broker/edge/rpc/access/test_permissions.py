@@ -139,7 +139,7 @@ V0 = "by-dev-rootcoord-dml_0_1v0"
             v1.CreateAliasRequest(collection_name="a", alias="b", db_name="d"),
             ["collection d/a", "collection d/b"],
         ),
-        ("Master/ShowAliases", v1.ShowAliasesRequest(), ["cluster by-dev"]),
+        ("Master/ShowAliases", v1.ShowAliasesRequest(), []),
         ("Master/ShowAliases", v1.ShowAliasesRequest(collection_name="a"), ["collection a"]),
         (
             "Master/DescribeCollection",
