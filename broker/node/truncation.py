@@ -20,6 +20,7 @@ from actors import Actor, ActorError, Context, Envelope, Request, Timer
 from broker.core.groups.furthest_groups import furthest_behind
 from broker.core.groups.group_state import GroupState
 from broker.core.space.removal import expired, removal
+from broker.core.space.retention_due import agreed_now_ms
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
 from broker.model.ids import MessageId, PChannelName, TimeTick
@@ -49,10 +50,14 @@ class TruncateLogs(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What retention alone would remove of a channel: some of its oldest segments."""
+    """What retention alone would remove of a channel: some of its oldest segments.
+
+    `now_ms`: when it is, as `agreed_now_ms` says.
+    """
 
     channel: OpenChannel
     segments: Sequence[SealedSegment]
+    now_ms: int
 
     @property
     def start(self) -> LogStart:
@@ -103,15 +108,14 @@ class Truncation(Actor[TruncateLogs]):
         self._beat = self._context.on_beat(period_s, TruncateLogs())
 
     async def _look(self) -> None:
-        now_ms = self._clock.wall_ms()
         channels = {it.channel.name: it for it in self._node.open_channels.all() if _removes(it)}
-        due = {name: self._due(it, now_ms) for name, it in channels.items()}
+        due = {name: self._due(it) for name, it in channels.items()}
         held = {name: it for name, it in due.items() if it.segments}
         known = await self._ask(held)
-        removals = await self._decisions(held, known, now_ms)
+        removals = await self._decisions(held, known)
         allowed = None if known is None else await self._allowed(removals)
         if known is not None and allowed is None:
-            removals = await self._decisions(held, None, now_ms)
+            removals = await self._decisions(held, None)
         self._remove(due, removals, allowed)
 
     def statistics(self) -> Mapping[str, int | float | str]:
@@ -143,18 +147,18 @@ class Truncation(Actor[TruncateLogs]):
             log.warning("retention keeps what is due for now", error=why)
         self._rule.unasked = dict.fromkeys(due, why)
 
-    def _due(self, channel: OpenChannel, now_ms: int) -> Due:
+    def _due(self, channel: OpenChannel) -> Due:
         segments = channel.log.segments()
         bounds = channel.log.bounds()
         active_bytes = bounds.size_bytes - sum([it.size_bytes for it in segments])
+        now_ms = agreed_now_ms(self._clock.wall_ms(), channel.tail.closed.tick)
         count = expired(segments, active_bytes, self._rule.now, now_ms)
-        return Due(channel, segments[:count])
+        return Due(channel, segments[:count], now_ms)
 
     async def _decisions(
         self,
         due: Mapping[PChannelName, Due],
         known: Mapping[PChannelName, Sequence[Hold]] | None,
-        now_ms: int,
     ) -> Mapping[PChannelName, Removal]:
         """What to remove of each; without any answer (`known` None) nothing before the grace."""
         found = {}
@@ -167,7 +171,7 @@ class Truncation(Actor[TruncateLogs]):
             unasked = self._rule.hold_bytes_max if known is None else None
             try:
                 own = own_holds(it.channel, it.segments, self._rule.hold_bytes_max)
-                found[name] = await _decide(it, [*own, *others], now_ms, unasked)
+                found[name] = await _decide(it, [*own, *others], unasked)
             except Exception as error:  # noqa: BLE001 - one log must not stop the others
                 log.warning(
                     "cannot decide what to remove, so nothing is removed",
@@ -245,7 +249,7 @@ def _warn_of_passed(name: PChannelName, removal: Removal) -> None:
         )
 
 
-async def _decide(due: Due, holds: Sequence[Hold], now_ms: int, unasked: int | None) -> Removal:
+async def _decide(due: Due, holds: Sequence[Hold], unasked: int | None) -> Removal:
     """What to remove of a channel; `unasked`: see `removal`. Raises WalError."""
     channel = due.channel
     found, error = await located(channel.log, holds, due.segments[-1].next_id)
@@ -255,7 +259,7 @@ async def _decide(due: Due, holds: Sequence[Hold], now_ms: int, unasked: int | N
             pchannel=channel.channel.name,
             error=str(error),
         )
-    decided = removal(due.segments, due.start.first_id, found, now_ms, unasked)
+    decided = removal(due.segments, due.start.first_id, found, due.now_ms, unasked)
     # A reader that is passed learns it at its next step, and is gone then: nothing to remember.
     passed = tuple(it for it in decided.passed if it.kind is not HolderKind.READER)
     return replace(decided, passed=passed)

@@ -56,13 +56,17 @@ class AgeBound:
     closed: TimeTick
 
 
-def aged_tick(age_ms_max: int, now_ms: int, closed: TimeTick) -> TimeTick:
-    """The largest closed tick that is older; 0: there is none.
+def agreed_now_ms(now_ms: int, closed: TimeTick) -> int:
+    """When it is, by the clock of the node and by the newest closed tick: the earlier of both.
 
-    The ticks say when it is, too: a node whose clock is ahead of theirs would remove what is young.
+    A node whose clock is ahead of the ticks would remove what is young.
     """
-    now_ms = min(now_ms, closed >> TICK_LOGICAL_BITS)
-    oldest = max(0, now_ms - age_ms_max) << TICK_LOGICAL_BITS
+    return min(now_ms, closed >> TICK_LOGICAL_BITS)
+
+
+def aged_tick(age_ms_max: int, now_ms: int, closed: TimeTick) -> TimeTick:
+    """The largest closed tick that is older; 0: there is none."""
+    oldest = max(0, agreed_now_ms(now_ms, closed) - age_ms_max) << TICK_LOGICAL_BITS
     return TimeTick(max(0, oldest - 1))
 
 
