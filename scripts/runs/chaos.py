@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 
-from tests.chaos.storm.plan import make_plan
-from tests.chaos.storm.run import Options, run_storm
+from tests.chaos.storm.plan import ON_HOSTS, ON_ONE_MACHINE, make_plan
+from tests.chaos.storm.run import ONE_MACHINE, Options, Stage, run_storm
 from tests.chaos.storm.sabotages import SABOTAGES
 from tests.chaos.storm.table import table
 
@@ -24,6 +24,12 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument(
+        "--hosts",
+        action="store_true",
+        help="the log in three Kafka nodes and the metadata in three etcd members, each process on"
+        " a host of its own: a network namespace; needs root, Java, and etcd",
+    )
+    parser.add_argument(
         "--sabotage",
         default="",
         help="plant a bug and report which checker notices it: " + ", ".join(SABOTAGES),
@@ -34,19 +40,21 @@ def main() -> int:
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     logging.getLogger("tests.chaos").setLevel(logging.INFO if given.tell else logging.ERROR)
     faults = tuple(filter(None, given.faults.split(",")))
+    deck = ON_HOSTS if given.hosts else ON_ONE_MACHINE
     try:
-        make_plan(given.seed, 1.0, faults)
+        make_plan(given.seed, 1.0, faults, deck)
     except ValueError as error:
         parser.error(str(error))
     if given.sabotage and given.sabotage not in SABOTAGES:
         parser.error(f"no such bug: {given.sabotage}; choose one of {sorted(SABOTAGES)}")
     seconds = given.minutes * 60
-    options = Options(given.seed, seconds, faults, given.nodes, sabotage=given.sabotage)
+    options = Options(given.seed, seconds, faults, given.nodes, sabotage=given.sabotage, deck=deck)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         if given.keep:
             given.keep.mkdir(parents=True)
         print(f"seed {given.seed}: {options.seconds:.0f} s of faults, then up to a minute of calm")
-        report = anyio.run(run_storm, options, given.keep or Path(folder))
+        stage = stage_of(hosts=given.hosts)
+        report = anyio.run(run_storm, options, given.keep or Path(folder), stage)
     print("\n".join(table(report)))
     if given.sabotage:
         print("\n".join(report.noticed()) or f"{given.sabotage} was not noticed")
@@ -58,6 +66,15 @@ def main() -> int:
         )
         print("\n".join(report.failures()))
     return int(bool(report.violations))
+
+
+def stage_of(*, hosts: bool) -> Stage:
+    """Where the storm takes place. Hosts need clients of Kafka, which others do without."""
+    if not hosts:
+        return ONE_MACHINE
+    from tests.chaos.storm.hosts.host_storm import HOSTS  # noqa: PLC0415
+
+    return HOSTS
 
 
 if __name__ == "__main__":

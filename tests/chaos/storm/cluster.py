@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tests.broker_process import free_port
-from tests.chaos.storm.member import CLOCK_LATE_MS, HOLD, SABOTAGE, command
+from tests.chaos.storm.member import CLOCK_LATE_MS, HOLD, SABOTAGE, STEP, STEP_BYTES, command
 from tests.chaos.storm.proxy import Link
 
 WATCH_S = 0.1
@@ -41,17 +41,29 @@ LATE_MS = (0, 10_000, 2_000, 20_000)
 
 
 class Member:
-    """One process of the cluster, started again and again."""
+    """One process of the cluster, started again and again.
 
-    def __init__(self, name: str, role: str, settings: dict[str, str], sabotage: str) -> None:
+    `inside`: the words that run a command on its host; the pid stays the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        settings: dict[str, str],
+        sabotage: str,
+        inside: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self.starts = 0
         beside = Path(settings["data_dir"])
         self._hold = beside.with_name(f"{name}.hold")
         self._hold.touch()
-        self._command = command([role])
+        self._command = [*inside, *command([role])]
         self._environment = {f"TIDEMARK_{key.upper()}": value for key, value in settings.items()}
-        self._environment |= {HOLD: str(self._hold), SABOTAGE: sabotage}
+        self._step = beside.with_name(f"{name}.step")
+        self.step_clock(0)
+        self._environment |= {HOLD: str(self._hold), SABOTAGE: sabotage, STEP: str(self._step)}
         self._said = beside.with_name(f"{name}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -72,8 +84,14 @@ class Member:
         assert process.stdout is not None
         threading.Thread(target=_keep, args=(process.stdout, self._said), daemon=True).start()
 
+    def step_clock(self, ms: int) -> None:
+        """Its wall clock is so far ahead from now on, of what it would tell otherwise."""
+        new = self._step.with_suffix(".new")
+        new.write_bytes(ms.to_bytes(STEP_BYTES, "little", signed=True))
+        new.replace(self._step)
+
     def _late_ms(self) -> int:
-        return LATE_MS[(self.starts - 1) % len(LATE_MS)] if self.name == COORDINATOR else 0
+        return LATE_MS[(self.starts - 1) % len(LATE_MS)] if self.name.startswith(COORDINATOR) else 0
 
     def signal(self, number: signal.Signals) -> bool:
         """False when there is nobody."""

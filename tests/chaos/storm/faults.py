@@ -87,7 +87,7 @@ class Storm:
             case "zombie":
                 return await self._make_zombie(fault)
             case "stop-node" | "stop-coordinator":
-                return await _stop(member, fault.lasts_s)
+                return await stop(member, fault.lasts_s)
             case "quota":
                 return await _limit_files(member, fault.lasts_s)
             case "slow-disk":
@@ -138,7 +138,7 @@ class Storm:
             tasks.start_soon(self.cluster.client_links[0].silence, fault.lasts_s + AFTERLIFE_S)
             async with member.held() if fault.choices[1] % 2 else nullcontext():
                 await anyio.sleep(HELD_S)
-                return await _stop(member, fault.lasts_s)
+                return await stop(member, fault.lasts_s)
         raise AssertionError("unreachable")
 
     async def _disturb(self, fault: Fault) -> str:
@@ -176,7 +176,8 @@ class Storm:
         return "the disk"
 
 
-async def _stop(member: Member, lasts_s: float) -> str:
+async def stop(member: Member, lasts_s: float) -> str:
+    """Stop it for a while; its name, empty when there is nobody."""
     pid = member.pid
     if not member.signal(signal.SIGSTOP):
         return ""

@@ -1,8 +1,8 @@
 """One process of a cluster in a storm: the product's own command, on a disk that can be held up.
 
 The process patches itself and nothing else: a write to a log file waits for as long as the harness
-holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and with SABOTAGE one bug is
-planted that a storm has to notice.
+holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and ahead by what the file of
+STEP says at the moment, and with SABOTAGE one bug is planted that a storm has to notice.
 """
 
 import fcntl
@@ -17,9 +17,10 @@ from broker.wal.segmented.os_files import OsFile
 from tests.chaos.storm.sabotages import plant
 
 ROOT = Path(__file__).parents[3]
-HOLD, SABOTAGE = "STORM_HOLD", "STORM_SABOTAGE"
+HOLD, SABOTAGE, STEP = "STORM_HOLD", "STORM_SABOTAGE", "STORM_CLOCK_STEP"
 CLOCK_LATE_MS = "STORM_CLOCK_LATE_MS"
 """The variables of its environment."""
+STEP_BYTES = 8
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -32,6 +33,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     wait_for_leave_to_write(os.environ[HOLD])
     make_late(int(os.environ[CLOCK_LATE_MS]))
+    step_by_file(os.environ[STEP])
     plant(os.environ[SABOTAGE])
     run()
 
@@ -40,6 +42,17 @@ def make_late(ms: int) -> None:
     """What day it is, and not how time passes: deadlines and leases are as long as ever."""
     wall_ms = SystemClock.wall_ms
     SystemClock.wall_ms = lambda clock: wall_ms(clock) - ms  # type: ignore[method-assign,assignment]
+
+
+def step_by_file(path: str) -> None:
+    """The same, by what a file says whenever the clock is read."""
+    wall_ms = SystemClock.wall_ms
+
+    def stepped(clock: SystemClock) -> int:
+        ahead = int.from_bytes(Path(path).read_bytes(), "little", signed=True)
+        return wall_ms(clock) + ahead
+
+    SystemClock.wall_ms = stepped  # type: ignore[method-assign,assignment]
 
 
 def wait_for_leave_to_write(path: str) -> None:

@@ -1,7 +1,7 @@
 """One storm from begin to end: cluster, load, faults, calm, and the judgement."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client import TidemarkError, connect
+from broker.client import Client, TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
@@ -21,7 +21,7 @@ from tests.chaos.storm.groups.group_members import RESTARTED, STEADY, GroupMembe
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
 from tests.chaos.storm.patience import MOST_S, patient
-from tests.chaos.storm.plan import make_plan
+from tests.chaos.storm.plan import ON_ONE_MACHINE, Deck, make_plan
 from tests.chaos.storm.purging.purge_load import PurgeLoad
 from tests.chaos.storm.purging.retention_load import RetentionLoad
 from tests.chaos.storm.read_definitions import read_definitions
@@ -56,6 +56,7 @@ class Options:
     vchannels_each: int = 2
     sabotage: str = ""
     txns: int = 1
+    deck: Deck = ON_ONE_MACHINE
 
     @property
     def purged(self) -> tuple[str, ...]:
@@ -112,9 +113,24 @@ class Report:
         return lines
 
 
-async def run_storm(options: Options, folder: Path) -> Report:
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a storm takes place: how the cluster is made, and what faults it has."""
+
+    cluster: Callable[[Options, Path], Cluster]
+    storm: Callable[[Cluster, Path, Client, Recorder], Storm]
+
+
+def _on_one_machine(options: Options, folder: Path) -> Cluster:
+    return Cluster(folder, options.nodes, options.pchannels, options.sabotage)
+
+
+ONE_MACHINE = Stage(_on_one_machine, Storm)
+
+
+async def run_storm(options: Options, folder: Path, stage: Stage = ONE_MACHINE) -> Report:
     """Raises NotJudged or TimeoutError; nothing of it is left running."""
-    cluster = Cluster(folder, options.nodes, options.pchannels, options.sabotage)
+    cluster = stage.cluster(options, folder)
     recorder = Recorder()
     try:
         async with anyio.create_task_group() as tasks:
@@ -124,7 +140,7 @@ async def run_storm(options: Options, folder: Path) -> Report:
                 clients.enter_context(planted_in_clients(options.sabotage))
                 a, b = [it.address for it in cluster.client_links]
                 logs = [await clients.enter_async_context(connect(it)) for it in (a, b, a, b)]
-                storm = Storm(cluster, folder, logs[3], recorder)
+                storm = stage.storm(cluster, folder, logs[3], recorder)
                 made = await logs[1].collections.create("rows", shards=2, schema=schema_of_rows())
                 for vchannel in made.vchannels:
                     # From here on rows are placed in segments, and recovered with them.
@@ -193,7 +209,8 @@ class _Run:
                 self._members.start(work)
                 self._purges.start(work)
                 self._retained.start(work)
-                await self._storm.rage(make_plan(options.seed, options.seconds, options.faults))
+                plan = make_plan(options.seed, options.seconds, options.faults, options.deck)
+                await self._storm.rage(plan)
                 await self._enough_acknowledged()
                 loads = (self._load, self._definitions, self._members, self._purges)
                 for each in (*loads, self._retained):

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 
 from tests.chaos.storm.ddl_history import Told
-from tests.chaos.storm.plan import LASTING_S
 from tests.chaos.storm.run import Report, quantile
 
 
@@ -11,7 +10,7 @@ def table(report: Report) -> list[str]:
     history = report.history
     lines = [f"seed {report.options.seed}, {report.options.seconds:.0f} s, {report.starts} starts"]
     lines += ["", f"{'fault':20}{'struck':>8}{'found nobody':>14}"]
-    for kind in LASTING_S:
+    for kind in report.options.deck.lasting_s:
         lines.append(f"{kind:20}{report.struck[kind]:8}{report.missed[kind]:14}")
     lines.append(f"{'all':20}{report.struck.total():8}{report.missed.total():14}")
     outcomes = Counter((it.sort, it.outcome.value) for it in history.operations)

@@ -8,7 +8,12 @@ import pytest
 
 from actors import SystemClock
 from broker.wal.segmented.os_files import OsFile, OsFiles
-from tests.chaos.storm.member import make_late, wait_for_leave_to_write
+from tests.chaos.storm.member import (
+    STEP_BYTES,
+    make_late,
+    step_by_file,
+    wait_for_leave_to_write,
+)
 from tests.chaos.storm.sabotages import SABOTAGES, planted_in_clients
 
 GUARD_S = 60.0
@@ -42,6 +47,19 @@ def test_a_late_clock_tells_an_earlier_day_and_counts_seconds_as_ever(
     clock = SystemClock()
     before_ms, before_s = clock.wall_ms(), clock.monotonic_s()
     make_late(3_600_000)
+    assert clock.wall_ms() < before_ms
+    assert clock.monotonic_s() >= before_s
+
+
+def test_a_clock_steps_by_what_a_file_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "wall_ms", SystemClock.wall_ms)  # put back afterwards
+    clock, step = SystemClock(), tmp_path / "step"
+    step.write_bytes((0).to_bytes(STEP_BYTES, "little", signed=True))
+    step_by_file(str(step))
+    before_ms, before_s = clock.wall_ms(), clock.monotonic_s()
+    step.write_bytes((-3_600_000).to_bytes(STEP_BYTES, "little", signed=True))
     assert clock.wall_ms() < before_ms
     assert clock.monotonic_s() >= before_s
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.chaos.storm.plan import LASTING_S, make_plan
+from tests.chaos.storm.plan import LASTING_S, ON_HOSTS, make_plan
 
 
 def test_a_seed_gives_one_plan_and_another_seed_another() -> None:
@@ -18,6 +18,13 @@ def test_half_an_hour_has_every_kind_and_nothing_lasts_longer() -> None:
     assert all(it.at_s > 0 and it.at_s + it.lasts_s <= 1800.0 for it in plan)
     overlapping = [a for a, b in pairwise(plan) if a.at_s + a.lasts_s > b.at_s]
     assert overlapping
+
+
+def test_hosts_have_faults_of_their_own() -> None:
+    plan = make_plan(7, 1800.0, deck=ON_HOSTS)
+    assert {it.kind for it in plan} == set(ON_HOSTS.lasting_s)
+    with pytest.raises(ValueError, match="quota"):
+        make_plan(7, 300.0, ["quota"], ON_HOSTS)
 
 
 def test_only_the_kinds_that_are_asked_for_come() -> None:
