@@ -3,6 +3,7 @@
     python3 scripts/failover.py --kills 100               # a node each time, under `serve --nodes`
     python3 scripts/failover.py --kills 20 --coordinator  # the coordinator, restarted at once
     python3 scripts/failover.py --coordinators 2          # the one that leads; the other takes over
+    python3 scripts/failover.py --rolling 3               # restarts all processes, one by one
 
 Makes its own environment in .chaos/ and runs scripts/runs/failover.py on this checkout's code.
 Prints p50 and p99 of the gaps, and the slowest failovers step by step.

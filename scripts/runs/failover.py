@@ -1,4 +1,4 @@
-"""Kills a process of a cluster again and again, and measures the gaps in appends.
+"""Kills or restarts a process of a cluster again and again, and measures the gaps in appends.
 
 Appends one message after the other to every pchannel meanwhile. The gap of a kill is the longest
 time between two acknowledged appends on any pchannel of the killed process, from the kill until
@@ -94,6 +94,8 @@ class Cluster:
     nodes: int
     log: Path
     coordinators: "tuple[Restarted, ...]" = ()
+    members: "tuple[Restarted, ...]" = ()
+    """The nodes, where they are our own children."""
 
     def leader_of(self, address: str) -> "Restarted":
         """The coordinator that serves there."""
@@ -108,10 +110,20 @@ class Restarted:
         self._log = log
         self.process = self._start()
 
+    @property
+    def shown(self) -> str:
+        """Its role, with what tells it from others."""
+        return " ".join([self.arguments[0], *self.arguments[1:3]])
+
     def kill(self) -> None:
         """Kill and restart it; returns before the new process is ready."""
         self.process.kill()
         self._ended()
+        self.process = self._start()
+
+    def restart(self) -> None:
+        """Stop it as a service manager does, and start it; returns before it is ready."""
+        self.stop()
         self.process = self._start()
 
     def stop(self) -> None:
@@ -223,8 +235,34 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
     return Kill(victim, at_s, len(hit), longest.longest_s, over_s)
 
 
-async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], int, int]:
-    """The kills, the number of acknowledged appends, and the number of failed ones."""
+async def restarts(cluster: Cluster, log: Client, lanes: list[Lane], rounds: int) -> list[Kill]:
+    """Restart every process, one by one, again and again; the leader comes last in each round."""
+    done: list[Kill] = []
+    for _ in range(rounds):
+        leader = cluster.leader_of(await leader_with_standbys(cluster, log))
+        others = [it for it in cluster.coordinators if it is not leader]
+        for member in (*cluster.members, *others, leader):
+            await whole(log, cluster.nodes)
+            await leader_with_standbys(cluster, log)
+            await anyio.sleep(AFTER_S)
+            for lane in lanes:
+                lane.mark()
+            at_s, began_s = time.time(), time.monotonic()
+            await anyio.to_thread.run_sync(member.restart)
+            await whole(log, cluster.nodes)
+            for lane in lanes:
+                await lane.until_one_more()
+            longest = max(lanes, key=lambda lane: lane.longest_s)
+            over_s = at_s + longest.longest_until_s - began_s
+            done.append(Kill(member.shown, at_s, len(lanes), longest.longest_s, over_s))
+            print(f"restart {len(done)}: {done[-1]}", flush=True)
+    return done
+
+
+async def measure(
+    cluster: Cluster, kills: int, seed: int, rolling: int = 0
+) -> tuple[list[Kill], int, int]:
+    """The kills, or restarts of so many `rolling` rounds; the acknowledged and failed appends."""
     chosen = random.Random(seed)
     done: list[Kill] = []
     async with connect(cluster.address) as log:
@@ -235,7 +273,9 @@ async def measure(cluster: Cluster, kills: int, seed: int) -> tuple[list[Kill], 
         async with anyio.create_task_group() as tasks:
             for lane in lanes:
                 tasks.start_soon(append_for_ever, log, lane)
-            for number in range(kills):
+            if rolling:
+                done += await restarts(cluster, log, lanes, rolling)
+            for number in range(0 if rolling else kills):
                 done.append(await kill(cluster, log, lanes, chosen))
                 print(f"kill {number + 1}: {done[-1]}", flush=True)
             tasks.cancel_scope.cancel()
@@ -266,11 +306,13 @@ def started_separately(folder: Path, nodes: int, coordinators: int) -> Iterator[
             running.callback(coordinator.stop)
             coordinator.address()
             started.append(coordinator)
+        members = []
         for number in range(1, nodes + 1):
             node_options = ("--node-id", str(number), "--coordinator", servers)
             node = Restarted("node", *node_options, *data, "--listen", "127.0.0.1:0", log=log)
             running.callback(node.stop)
-        yield Cluster(servers, nodes, log, tuple(started))
+            members.append(node)
+        yield Cluster(servers, nodes, log, tuple(started), tuple(members))
 
 
 def free_port() -> int:
@@ -302,6 +344,13 @@ def main() -> int:
         help="start so many, and kill the one that leads instead of nodes",
     )
     parser.add_argument(
+        "--rolling",
+        type=int,
+        default=0,
+        help="restart all processes one by one, so many times, instead of killing any; with two"
+        " coordinators unless --coordinators says how many",
+    )
+    parser.add_argument(
         "--p99-max",
         type=float,
         default=0.0,
@@ -309,6 +358,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     coordinators = arguments.coordinators or int(arguments.coordinator)
+    if arguments.rolling:
+        coordinators = max(coordinators, 2)
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         with (
             started_separately(Path(folder), arguments.nodes, coordinators)
@@ -316,11 +367,11 @@ def main() -> int:
             else served(Path(folder), arguments.nodes)
         ) as cluster:
             done, acknowledged, errors = anyio.run(
-                measure, cluster, arguments.kills, arguments.seed
+                measure, cluster, arguments.kills, arguments.seed, arguments.rolling
             )
         slowest = sorted(enumerate(done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
         for number, it in slowest:
-            print(f"\nkill {number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
+            print(f"\n{number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
             print(lines_of(steps_between(cluster.log, it.at_s, it.over_s)))
     gaps = [it.gap_s for it in done]
     figures = {
