@@ -30,6 +30,7 @@ from broker.app.security.process_access import ProcessAccess, node_access
 from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
+from broker.app.stores.etcd_metadata import MetadataUse
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.leases.leader_records import read_leader
@@ -72,14 +73,14 @@ async def run_node(
     nothing left running.
     """
     disk_reserve(settings, folder)
-    async with metadata(settings, folder, notes=False) as store:
+    async with metadata(settings, folder, MetadataUse.NODE) as store:
         identity = await _cluster_identity(store, settings)
         fence = TermFence(partial(_leader_term, store))
         access = await node_access(settings, folder.root, store)
         calls = _coordinator_calls(settings, fence, access)
         address = with_advertised(settings, bound).advertise
         try:
-            with log_storage(settings, folder, identity) as storage:
+            with log_storage(settings, folder, identity, store) as storage:
                 shared = store, fence, access
                 parts = _NodeParts(settings, storage, address, shared, calls, identity)
                 async with running(parts, settings, bound) as broker:
@@ -136,8 +137,8 @@ async def _cluster_identity(store: MetaStore, settings: Settings) -> str:
             waiting = True
             await anyio.sleep(CLUSTER_POLL_S)
     raise CannotStart(
-        f"data folder {settings.data_dir} holds no cluster; start `tidemark coordinator` on"
-        " it first, or pass the coordinator's own --data-dir"
+        f"{settings.meta or f'data folder {settings.data_dir}'} holds no cluster; start `tidemark"
+        " coordinator` there first, or pass the coordinator's own --meta and --data-dir"
     )
 
 

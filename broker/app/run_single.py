@@ -83,7 +83,7 @@ async def run_broker(
         paused = await consumption_paused(cluster.store)
         now = cluster.settings.now
         access = await leading_access(now, folder.root, cluster.store)
-        with log_storage(now, folder, cluster.identity) as storage:
+        with log_storage(now, folder, cluster.identity, cluster.store) as storage:
             parts = _BrokerParts(now, storage, cluster, access, paused=paused)
             async with running(parts, settings, bound, cluster.store) as broker:
                 yield broker

@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 
 from broker.app.process_errors import CannotStart
-from broker.app.stores.etcd_metadata import etcd_metadata, refuse_other_place
-from broker.app.stores.kafka_storage import kafka_wal, refuse_log_in_kafka
+from broker.app.stores.etcd_metadata import MetadataUse, etcd_metadata, refuse_other_place
+from broker.app.stores.kafka_storage import kafka_wal, refuse_log_in_kafka, topic_ids
 from broker.backup.held_log import remove_left_behind
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
@@ -38,14 +38,11 @@ class LogStorage:
 
 @asynccontextmanager
 async def metadata(
-    settings: Settings, folder: DataFolder, *, notes: bool = True
+    settings: Settings, folder: DataFolder, use: MetadataUse = MetadataUse.ALONE
 ) -> AsyncIterator[MetaStore]:
-    """The metadata store of the folder, open until the block ends. Raises CannotStart.
-
-    `notes`: this process has the folder for itself, as a node has not.
-    """
+    """The metadata store of the folder, open until the block ends. Raises CannotStart."""
     if settings.meta:
-        async with etcd_metadata(settings, folder, notes=notes) as elsewhere:
+        async with etcd_metadata(settings, folder, use) as elsewhere:
             yield elsewhere
         return
     refuse_other_place(folder)
@@ -75,18 +72,21 @@ def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistr
 
 
 @contextmanager
-def log_storage(settings: Settings, folder: DataFolder, cluster_id: str) -> Iterator[LogStorage]:
+def log_storage(
+    settings: Settings, folder: DataFolder, cluster_id: str, store: MetaStore
+) -> Iterator[LogStorage]:
     """The log of the folder, in Kafka if the settings say so, until the block ends.
 
-    `cluster_id` keeps clusters that share a Kafka from taking each other's topics. Raises
-    CannotStart.
+    `cluster_id` keeps clusters that share a Kafka from taking each other's topics. `store`: the
+    metadata of the folder. Raises CannotStart.
     """
     damages = DamageRegistry(skipped=settings.skip_damage)
     if not settings.wal:
         refuse_log_in_kafka(folder)
         yield LogStorage(folder, WatchedWal(segmented_wal(settings, folder, damages)), damages)
         return
-    with kafka_wal(settings, folder, cluster_id, partial(_log_damage, damages)) as wal:
+    report = partial(_log_damage, damages)
+    with kafka_wal(settings, folder, cluster_id, topic_ids(settings, folder, store), report) as wal:
         yield LogStorage(folder, WatchedWal(wal), damages)
 
 

@@ -5,6 +5,7 @@ Python that is kept: it asks one endpoint, repeats nothing, and would bring a se
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Self, TypeVar
 
@@ -16,6 +17,7 @@ from broker.etcd.etcd_errors import (
     RevisionCompacted,
     Unanswered,
 )
+from broker.etcd.leased_keys import LeasedKeys
 from broker.etcd.members import CALL_S, Members, Tries
 from broker.etcd.place import EtcdPlace
 from broker.etcd.requests import (
@@ -43,6 +45,8 @@ from schemas.generated.etcdserverpb import (
     TxnResponse,
 )
 
+PRESENT_MAX = 200
+"""Processes that are told of."""
 PAGE = 100
 """Keys of one request: etcd takes 128 operations, and the largest values make 100 MiB."""
 READS_MAX = 64
@@ -67,9 +71,11 @@ class EtcdMetaStore:
         self._reads = anyio.Semaphore(READS_MAX)
         self._numbers = count(1)
         self._closed = False
+        self.owner = ""
+        """The token in the record of the store."""
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - each is a choice of its own
         cls,
         place: EtcdPlace,
         *,
@@ -77,18 +83,22 @@ class EtcdMetaStore:
         tls: ClientTls | None = None,
         password: Callable[[], str] = str,
         revision: int = 0,
+        log: str = "",
+        joins: bool = False,
         call_s: float = CALL_S,
     ) -> Self:
         """Open the store; make it when there is none below the prefix.
 
-        `owner`: a token of whoever may open it. `password`: read at each login of the place's user.
-        `revision`: the highest one that an earlier opening has seen. Raises StoreOwned when it has
-        another owner, StoreWentBack when it is older than that; MetaError. Nothing stays open after
-        an error. `call_s`: the longest time for a call.
+        `owner`: a token of whoever may open it. `log`: where the log is, if outside of the data
+        folder. `joins`: take over the token of a store whose log is there, too. `password`: read at
+        each login of the place's user. `revision`: the highest one that an earlier opening has
+        seen. `call_s`: the longest time for a call. Raises StoreOwned when it has another owner or
+        another log, StoreWentBack when it is older than that; MetaError. Nothing stays open after
+        an error.
         """
         store = cls(Members(place, tls, password, call_s))
         try:
-            await store._prepare(owner, revision)
+            await store._prepare(owner, revision, log, joins=joins)
         except BaseException:
             await store.close()
             raise
@@ -98,6 +108,16 @@ class EtcdMetaStore:
     def revision(self) -> int:
         """The highest revision of etcd seen so far."""
         return self._members.revision
+
+    def announced(self, name: str, value: bytes) -> LeasedKeys:
+        """Say that a process runs, while the block runs and its `keep`; for `present`."""
+        return LeasedKeys(self._members, {self._keys.present + name.encode(): value})
+
+    async def present(self) -> Mapping[str, bytes]:
+        """What the processes that run have announced, by name. A killed one stays for a while."""
+        start, end = self._keys.present, self._keys.present[:-1] + b"0"
+        found = await self._read(lambda: self._pages(start, end, PRESENT_MAX))
+        return {it.key.removeprefix(start).decode(): it.value for it in found}
 
     async def get(self, key: str) -> MetaEntry | None:
         return (await self.get_many([key]))[0]
@@ -289,16 +309,20 @@ class EtcdMetaStore:
         except Unanswered as failure:
             raise MetaError(str(failure)) from failure
 
-    async def _prepare(self, owner: str, seen: int) -> None:
+    async def _prepare(self, owner: str, seen: int, log: str, *, joins: bool) -> None:
         """Check the record of the store, and bring it up to date."""
         place = self._members.place
         for _ in range(ATTEMPTS_MAX):
             answer = await self._call(RANGE, RangeRequest(key=self._keys.store), RangeResponse)
             revision = answer.header.revision if answer.header is not None else 0
-            now = StoreRecord(owner, self._members.cluster_id, revision)
+            now = StoreRecord(owner, self._members.cluster_id, revision, log)
             before = answer.kvs[0] if answer.kvs else None
             if before is not None:
-                StoreRecord.decoded(before.value, place).judge(now, place)
+                found = StoreRecord.decoded(before.value, place)
+                if joins:
+                    now = replace(now, owner=found.joined(log, place))
+                found.judge(now, place)
+                now = replace(now, log=log or found.log)
             if revision < seen:
                 raise went_back(place, revision, seen)
             put = PutRequest(key=self._keys.store, value=now.encoded())
@@ -308,8 +332,9 @@ class EtcdMetaStore:
             )
             # Once more when another process was first; this is also how a lost answer ends.
             if (await self._call(TXN, request, TxnResponse)).succeeded:
-                return
-        # Each time somebody who may open it was first, so the record is as new.
+                break
+        # Else each time somebody who may open it was first, so the record is as new.
+        self.owner = now.owner
 
     def _check_open(self) -> None:
         if self._closed:

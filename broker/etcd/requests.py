@@ -19,6 +19,7 @@ TXN = "/etcdserverpb.KV/Txn"
 DELETE_RANGE = "/etcdserverpb.KV/DeleteRange"
 LEASE_GRANT = "/etcdserverpb.Lease/LeaseGrant"
 LEASE_REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
+LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
 
 
 class Keys:
@@ -29,6 +30,8 @@ class Keys:
         self._writers = f"{prefix}/tidemark/writers/"
         self.store = f"{prefix}/tidemark/store".encode()
         """The record that says whose store this is."""
+        self.present = f"{prefix}/tidemark/present/".encode()
+        """Below it, under leases, stands which processes run."""
 
     def encoded(self, key: str) -> bytes:
         """The key in etcd, which orders bytes as the port orders code points. MetaError."""

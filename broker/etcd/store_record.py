@@ -15,16 +15,20 @@ SCHEMA_VERSION: Final = 1
 
 
 class StoreOwned(MetaError):
-    """The prefix is the store of another broker, which has another data folder."""
+    """The prefix is the store of another broker, or one whose log is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """`owner`: a token that the data folder of the broker has, too. `etcd`: the cluster's ID."""
+    """`owner`: a token that the data folders of the broker have, too. `etcd`: the cluster's ID.
+
+    `log`: where the log is, if that is outside of all data folders; "" where nobody has said so.
+    """
 
     owner: str
     etcd: int
     revision: int
+    log: str = ""
 
     def encoded(self) -> bytes:
         """The record as it is stored."""
@@ -33,6 +37,7 @@ class StoreRecord:
             "owner": self.owner,
             "etcd": f"{self.etcd:x}",
             "revision": self.revision,
+            "log": self.log,
         }
         return json.dumps(fields).encode()
 
@@ -43,11 +48,26 @@ class StoreRecord:
             fields: Any = json.loads(value)
             version = int(fields["schema"])
             if version == SCHEMA_VERSION:
-                return cls(str(fields["owner"]), int(fields["etcd"], 16), int(fields["revision"]))
+                owner, log = str(fields["owner"]), str(fields.get("log", ""))
+                return cls(owner, int(fields["etcd"], 16), int(fields["revision"]), log)
         except (ValueError, KeyError, TypeError) as error:
             cause = f"{place}: {place.prefix}/tidemark/store is not Tidemark's: {error!r}"
             raise MetaError(f"{cause}; name another prefix") from error
         raise UnknownSchema(str(place), version, SCHEMA_VERSION)
+
+    def joined(self, log: str, place: EtcdPlace) -> str:
+        """The token, for another data folder of the same broker. Raises StoreOwned.
+
+        Nothing of the log lies in a data folder then, so it may have several.
+        """
+        if self.log == log:
+            return self.owner
+        there = f"in {self.log}" if self.log else "in its data folder, or has not said where"
+        raise StoreOwned(
+            f"{place} is the metadata of a broker with another data folder, and its log is {there},"
+            f" not in {log}; name another prefix or another --wal, or start a process with this"
+            " --wal on its data folder first"
+        )
 
     def judge(self, now: "StoreRecord", place: EtcdPlace) -> None:
         """Raise unless a store with this record may be opened by who would write `now`."""
@@ -55,6 +75,11 @@ class StoreRecord:
             raise StoreOwned(
                 f"{place} is the metadata of a broker with another data folder; name another"
                 " prefix, or start with that --data-dir"
+            )
+        if self.log and now.log and self.log != now.log:
+            raise StoreOwned(
+                f"{place} is the metadata of a broker with its log in {self.log}, not in"
+                f" {now.log}; correct --wal or --meta"
             )
         if self.etcd != now.etcd:
             raise StoreWentBack(

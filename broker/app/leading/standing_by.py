@@ -16,6 +16,7 @@ from broker.app.actor_lookup import ActorLookup
 from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import NONE
 from broker.app.leading.folder_candidates import FolderCandidates, candidate_of
+from broker.app.leading.host_candidates import HostCandidates, announced_candidates
 from broker.app.led_cluster import Lead, coordinators_of
 from broker.app.limits_from_settings import edge_limits
 from broker.app.probes.http_endpoint import sources_of
@@ -26,10 +27,12 @@ from broker.app.running_process import Broker, process_view, running, server_fac
 from broker.app.security.process_access import ProcessAccess, node_access
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata
+from broker.app.stores.etcd_metadata import MetadataUse, folder_token, read_note
 from broker.coordinator.assignment.founding import check_cluster
 from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.candidacy import Candidacy
 from broker.coordinator.leases.leader_lease import LeaderLease
+from broker.coordinator.leases.leader_records import read_leader
 from broker.coordinator.leases.leadership import LedStore
 from broker.core.naming import pchannel_names
 from broker.data_folder import DataFolder
@@ -40,6 +43,7 @@ from broker.edge.rpc.leader_gate import standby_gate
 from broker.edge.server import EdgeServer
 from broker.edge.tidemark.cluster_service import ClusterProxies
 from broker.edge.tidemark.process_view import Coordinators
+from broker.etcd.etcd_store import EtcdMetaStore
 from broker.metrics.view import Sources
 from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refused
@@ -74,25 +78,54 @@ async def run_candidate(
     """
     settings = with_advertised(settings, bound)
     disk_reserve(settings, folder)  # before the store: on a full disk it makes room
-    with candidate_of(folder, settings.advertise) as candidates:
-        async with metadata(settings, folder) as store:
+    with candidate_of(folder, settings.advertise) as local:
+        async with (
+            metadata(settings, folder, MetadataUse.CANDIDATE) as store,
+            _candidates(local, folder, store) as candidates,
+        ):
             await _refuse_other_cluster(store, settings)
             candidacy = Candidacy(store, candidates, settings.leader_lease_s)
             access = await node_access(settings, folder.root, store)
             parts = _StandbyParts(settings, candidacy, candidates, access)
             led, lease = await _lead(candidacy, parts, bound, standing_by)
             log.info("leads", term=led.term, address=settings.advertise)
-            async with (
-                kept(lease),
-                run_coordinator(
-                    settings,
-                    folder,
-                    bound,
-                    callbacks,
-                    Lead(led, lease, candidates, candidates.process),
-                ) as broker,
-            ):
-                yield broker
+            lead = Lead(led, lease, candidates, candidates.process)
+            try:
+                async with (
+                    kept(lease),
+                    run_coordinator(settings, folder, bound, callbacks, lead) as broker,
+                ):
+                    yield broker
+            finally:
+                await led.end()
+
+
+@asynccontextmanager
+async def _candidates(
+    local: FolderCandidates, folder: DataFolder, store: MetaStore
+) -> AsyncIterator[FolderCandidates | HostCandidates]:
+    """Those of the folder; with the metadata in etcd, those of other hosts, too. CannotStart."""
+    if not isinstance(store, EtcdMetaStore):
+        yield local
+        return
+    joined = read_note(folder.metadata_note).joined
+    if joined:
+        await _refuse_lone_leader(store)
+    token = folder_token(folder.root)
+    async with announced_candidates(local, store, token, shares_locks=not joined) as found:
+        yield found
+
+
+async def _refuse_lone_leader(store: MetaStore) -> None:
+    try:
+        seen = await read_leader(store)
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    if seen.term and not seen.holder.name:
+        raise CannotStart(
+            "this cluster was led last by `tidemark serve`, which keeps others from standing by:"
+            " stop it, and start `tidemark coordinator` on its data folder first"
+        )
 
 
 async def _refuse_other_cluster(store: MetaStore, settings: Settings) -> None:
@@ -156,7 +189,7 @@ class _StandbyParts:
         self,
         settings: Settings,
         candidacy: Candidacy,
-        candidates: FolderCandidates,
+        candidates: FolderCandidates | HostCandidates,
         access: ProcessAccess,
     ) -> None:
         self.lookup = ActorLookup()

@@ -11,7 +11,7 @@ from actors import ChildSpec, MailboxSpec, SupervisorSpec, SystemClock
 from broker.app.process_errors import CannotStart
 from broker.app.security.book_watch import BookWatch, Sight
 from broker.app.security.bootstrap import with_bootstrap
-from broker.app.security.cluster_secret import cluster_secret
+from broker.app.security.cluster_secret import cluster_secret, shared_secret
 from broker.app.security.jwt_access import JwtAccess, jwt_access
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
@@ -78,7 +78,7 @@ async def leading_access(settings: Settings, folder: Path, store: MetaStore) -> 
             f" `tidemark auth bootstrap --data-dir {settings.data_dir}`, or name a file of users"
             " by the setting auth_bootstrap"
         )
-    return await _controlled(settings, records, book, folder)
+    return await _controlled(settings, store, book, folder)
 
 
 async def node_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
@@ -86,7 +86,7 @@ async def node_access(settings: Settings, folder: Path, store: MetaStore) -> Pro
     records = StoredAccess(store)
     if settings.auth != ON:
         return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
-    return await _controlled(settings, records, await _read(records), folder)
+    return await _controlled(settings, store, await _read(records), folder)
 
 
 async def _open(records: AccessRecords) -> ProcessAccess:
@@ -97,13 +97,14 @@ async def _open(records: AccessRecords) -> ProcessAccess:
 
 
 async def _controlled(
-    settings: Settings, records: AccessRecords, book: AccessBook, folder: Path
+    settings: Settings, store: MetaStore, book: AccessBook, folder: Path
 ) -> ProcessAccess:
     clock = SystemClock()
-    secret = cluster_secret(folder)
+    secret = await shared_secret(folder, store) if settings.meta else cluster_secret(folder)
     jwt = await jwt_access(settings, clock.monotonic_s)
     gate = AccessGate(clock.wall_ms, secret=secret, others=None if jwt is None else jwt.tokens)
     gate.adopt(book)
+    records = StoredAccess(store)
     gate.newest = BookRefresh(records, gate).newest
     sight = Sight(clock.monotonic_s, clock.monotonic_s())
     return ProcessAccess(gate, records, {SECRET: secret}, sight, jwt)

@@ -1,33 +1,58 @@
 """Opens the metadata of a data folder in etcd, and keeps the two from being mixed up with others.
 
-The folder has the log, so folder and store belong together. Both have the same token: the folder in
-`metadata.json`, with the prefix and the highest revision seen there.
+Folder and store belong together, and have the same token: the folder in `metadata.json`, with the
+prefix and the highest revision seen there. Where the log is in Kafka, no folder has anything that
+another process needs, so each host may have a folder of its own: a new one *joins*, which takes the
+token over. Its processes are told the same `wal`, which the record of the store has, too: so a
+process of another cluster does not join by mistake.
 """
 
+import hashlib
 import json
+import platform
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import psutil
 
 from broker.app.process_errors import CannotStart
 from broker.data_folder import DataFolder
 from broker.etcd.etcd_store import EtcdMetaStore
+from broker.etcd.leased_keys import TTL_S
 from broker.etcd.place import etcd_place
 from broker.folder_lock import create_durably, replace_durably
 from broker.ports.meta import MetaError
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, Tls
+from broker.wal.kafka.kafka_url import kafka_place
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+COORDINATOR: Final = "coordinator/"
+"""Begins what a coordinator is announced as; the token of its folder follows."""
+
+
+class MetadataUse(Enum):
+    """What a process is to the cluster whose metadata it opens."""
+
+    ALONE = auto()
+    """It leads, and keeps all others out of the data folder."""
+    CANDIDATE = auto()
+    """It leads, or stands by."""
+    NODE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataNote:
     """What `metadata.json` says. `revision`: the highest one that a process has seen.
 
-    `copying`: the metadata is still in `meta.sqlite`; see `metadata_copy.py`.
+    `copying`: the metadata is still in `meta.sqlite`; see `metadata_copy.py`. `joined`: the cluster
+    was founded from another folder.
     """
 
     prefix: str
@@ -35,6 +60,7 @@ class MetadataNote:
     revision: int
     copying: bool = False
     store: str = "etcd"
+    joined: bool = False
 
     @property
     def new(self) -> bool:
@@ -44,12 +70,9 @@ class MetadataNote:
 
 @asynccontextmanager
 async def etcd_metadata(
-    settings: Settings, folder: DataFolder, *, notes: bool
+    settings: Settings, folder: DataFolder, use: "MetadataUse"
 ) -> AsyncIterator[EtcdMetaStore]:
-    """The metadata store that `settings.meta` names, open until the block ends. Raises CannotStart.
-
-    `notes`: this process has the folder for itself, and keeps the highest revision in it.
-    """
+    """The store that `settings.meta` names, open until the block ends. Raises CannotStart."""
     place = etcd_place(settings.meta)
     if folder.metadata.exists():
         raise CannotStart(
@@ -57,13 +80,25 @@ async def etcd_metadata(
             f" move it there with `tidemark meta copy --data-dir {folder.root} --meta {place}`,"
             " start without meta, or pass another --data-dir"
         )
-    note = made_note(folder.metadata_note, place.prefix)
+    joins = bool(settings.wal) and use is not MetadataUse.ALONE
+    fresh = joins and not folder.metadata_note.exists()
+    if fresh:
+        note = MetadataNote(place.prefix, _new_token(), revision=0)
+    else:
+        note = made_note(folder.metadata_note, place.prefix)
     if note.prefix != place.prefix:
         raise CannotStart(
             f"the metadata of {folder.root} is below the prefix {note.prefix} in etcd, and meta"
             f" names {place}: correct the prefix, or pass another --data-dir"
         )
-    async with open_etcd(settings, note) as store:
+    if note.joined:
+        _check_joined(settings, folder, use)
+    async with open_etcd(settings, note, joins=fresh) as store:
+        if fresh:
+            note = _kept_note(folder.metadata_note, note, store.owner)
+        if use is MetadataUse.ALONE:
+            await _refuse_coordinators(store, folder)
+        notes = use is not MetadataUse.NODE  # which has not even a part of the folder for itself
         try:
             if notes:
                 _note_revision(folder.metadata_note, note, store.revision)
@@ -74,8 +109,13 @@ async def etcd_metadata(
 
 
 @asynccontextmanager
-async def open_etcd(settings: Settings, note: MetadataNote) -> AsyncIterator[EtcdMetaStore]:
-    """The store of this note, open until the block ends. Raises CannotStart."""
+async def open_etcd(
+    settings: Settings, note: MetadataNote, *, joins: bool = False
+) -> AsyncIterator[EtcdMetaStore]:
+    """The store of this note, open until the block ends. Raises CannotStart.
+
+    `joins`: of whatever owner, if its log is where `settings.wal` says.
+    """
     try:
         store = await EtcdMetaStore.open(
             etcd_place(settings.meta),
@@ -83,6 +123,8 @@ async def open_etcd(settings: Settings, note: MetadataNote) -> AsyncIterator[Etc
             tls=_tls(settings),
             password=partial(_password, settings.meta_password_file),
             revision=note.revision,
+            log=_log_of(settings),
+            joins=joins,
         )
     except MetaError as error:
         raise CannotStart(str(error)) from error
@@ -111,7 +153,7 @@ def made_note(path: Path, prefix: str, *, copying: bool = False) -> MetadataNote
     """The note of a folder, made if there is none. Raises CannotStart."""
     try:
         if not path.exists():
-            new = MetadataNote(prefix, secrets.token_hex(16), revision=0, copying=copying)
+            new = MetadataNote(prefix, _new_token(), revision=0, copying=copying)
             # A node may find a new folder at the same time: one of the two tokens is taken.
             create_durably(path, _text(new))
     except OSError as error:
@@ -129,6 +171,8 @@ def read_note(path: Path) -> MetadataNote:
             int(fields["revision"]),
             bool(fields["copying"]),
             str(fields["store"]),
+            # Not in the note of an earlier release, which had one folder for all.
+            bool(fields.get("joined", False)),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CannotStart(
@@ -143,6 +187,74 @@ def write_note(path: Path, note: MetadataNote) -> None:
         replace_durably(path, _text(note))
     except OSError as error:
         raise CannotStart(f"cannot write {path}: {error.strerror}") from error
+
+
+def _kept_note(path: Path, note: MetadataNote, owner: str) -> MetadataNote:
+    """The note of a new folder, durable, after its store was opened with this owner."""
+    try:
+        # A node may find a new folder at the same time: both have the owner that the store has.
+        create_durably(path, _text(replace(note, owner=owner, joined=owner != note.owner)))
+    except OSError as error:
+        raise CannotStart(f"cannot write {path}: {error.strerror}") from error
+    kept = read_note(path)
+    if (kept.prefix, kept.owner) != (note.prefix, owner):
+        raise CannotStart(
+            f"another process has begun to use {path.parent} with the prefix {kept.prefix}; name"
+            " another --data-dir"
+        )
+    return kept
+
+
+def _check_joined(settings: Settings, folder: DataFolder, use: MetadataUse) -> None:
+    if use is MetadataUse.ALONE:
+        raise CannotStart(
+            f"data folder {folder.root} is one of several of its cluster, and this command wants"
+            " the cluster for itself: use `tidemark coordinator` and `tidemark node`, or the folder"
+            " from which the cluster was founded"
+        )
+    if not settings.wal:
+        raise CannotStart(
+            f"data folder {folder.root} is one of several of its cluster, whose log is in Kafka:"
+            " pass --wal as to the other processes"
+        )
+
+
+async def _refuse_coordinators(store: EtcdMetaStore, folder: DataFolder) -> None:
+    """Those of other folders: the lock of this one keeps out its own."""
+    try:
+        present = await store.present()
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    here = f"{COORDINATOR}{folder_token(folder.root)}/"
+    others = [it for it in present if it.startswith(COORDINATOR) and not it.startswith(here)]
+    if others:
+        found = ", ".join(sorted(present[it].decode(errors="replace") for it in others))
+        raise CannotStart(
+            f"coordinators of this cluster run on other hosts ({found}): stop them, and start this"
+            f" again {TTL_S} s after the last has ended"
+        )
+
+
+def folder_token(root: Path) -> str:
+    """Tells a folder of this machine from all others, until the machine starts again.
+
+    Taken from the machine, not kept in the folder, which somebody might copy to another one.
+    """
+    state = root.stat()
+    try:
+        boot = BOOT_ID.read_text()
+    except OSError:
+        boot = f"{platform.node()} {psutil.boot_time():.0f}"
+    return hashlib.sha256(f"{boot} {state.st_dev} {state.st_ino}".encode()).hexdigest()[:16]
+
+
+def _log_of(settings: Settings) -> str:
+    """Where the log is, for the record of the store; "" in the data folder, or unknown."""
+    return f"kafka://{kafka_place(settings.wal).prefix}" if settings.wal else ""
+
+
+def _new_token() -> str:
+    return secrets.token_hex(16)
 
 
 def _text(note: MetadataNote) -> str:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from broker.app.process_errors import CannotStart
 from broker.data_folder import DataFolder
+from broker.etcd.place import etcd_place
 from broker.folder_lock import make_folder, replace_durably
+from broker.ports.meta import MetaStore
 from broker.process_settings import MIB, Settings
 from broker.wal.kafka.confluent_settings import BadClientFile
 from broker.wal.kafka.entries import OnDamage
 from broker.wal.kafka.kafka_url import KafkaPlace, kafka_place
-from broker.wal.kafka.topic_ids import TopicIdFiles
+from broker.wal.kafka.topic_ids import StoredTopicIds, TopicIdFiles, TopicIds
 
 if TYPE_CHECKING:
     from broker.wal.kafka.kafka_wal import KafkaWal
@@ -21,7 +23,7 @@ PREFIX_FILE: Final = "prefix"
 
 @contextmanager
 def kafka_wal(
-    settings: Settings, folder: DataFolder, cluster_id: str, on_damage: OnDamage
+    settings: Settings, folder: DataFolder, cluster_id: str, ids: TopicIds, on_damage: OnDamage
 ) -> Iterator["KafkaWal"]:
     """The log that `settings.wal` names, connected until the block ends. Raises CannotStart."""
     try:
@@ -39,7 +41,6 @@ def kafka_wal(
         record_bytes_max=max(settings.frame_bytes_max, settings.txn_bytes_max) + MIB,
         skip_damage=settings.skip_damage,
     )
-    ids = TopicIdFiles(folder.kafka)
     try:
         wal = KafkaWal(place, cluster_id, sizes, ids=ids, on_damage=on_damage)
     except BadClientFile as error:
@@ -48,6 +49,14 @@ def kafka_wal(
         yield wal
     finally:
         wal.close()
+
+
+def topic_ids(settings: Settings, folder: DataFolder, store: MetaStore) -> TopicIds:
+    """In the metadata where several hosts may have it; else in files, which are easy to remove."""
+    files = TopicIdFiles(folder.kafka)
+    if not settings.meta:
+        return files
+    return StoredTopicIds(store, files, f"the key {etcd_place(settings.meta).prefix}/tidemark/keys")
 
 
 def refuse_log_in_kafka(folder: DataFolder) -> None:

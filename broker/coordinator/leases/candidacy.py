@@ -78,8 +78,10 @@ class Candidacy:
             await self._pause()
 
     async def _is_over(self, found: LeaderSeen, looked_s: float) -> bool:
-        if not found.term or await self._candidates.has_ended(found.holder.name):
+        if not found.term or found.ended or await self._candidates.has_ended(found.holder.name):
             return True
+        if not found.holder.name:
+            return False  # it renews nothing, so its silence says nothing
         # The longer of both: processes may have been started with different settings.
         return looked_s - self._since_s >= max(self._lease_s, found.lease_s)
 

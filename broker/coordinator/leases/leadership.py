@@ -11,13 +11,22 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from broker.coordinator.counters import count_up
-from broker.coordinator.leases.leader_records import LEADER_KEY, LeaderSeen, leader_puts
+from broker.coordinator.leases.leader_records import (
+    LEADER_KEY,
+    LeaderSeen,
+    ended_puts,
+    leader_puts,
+)
 from broker.coordinator.records import encode_number
 from broker.ports.leader_check import Candidate
 from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore, get_many
 
 CHECK_S = 1.0
 """The longest time for which a coordinator without writes does not notice a newer one."""
+
+
+END_S = 1.0
+"""The longest time for the last record of a leader: its process is stopping."""
 
 
 class Deposed(MetaError):
@@ -93,6 +102,14 @@ class LedStore:
             raise Deposed(cause) from conflict
         self._led_s = max(self._led_s, began_s)
         return revision
+
+    async def end(self) -> None:
+        """Tell those that stand by that this process does nothing more, so that one follows."""
+        with anyio.move_on_after(END_S, shield=True):
+            try:
+                await self.write(ended_puts(self.term))
+            except MetaError:
+                pass  # they wait for the lease
 
     async def close(self) -> None:
         """See MetaStore."""

@@ -65,10 +65,9 @@ class KafkaWal:
         self._place, self._cluster = place, cluster
         self._sizes = sizes or KafkaSizes()
         self._clients = ClientSettings.of(place)
+        self._ids: TopicIds = ids or NoTopicIds()
         self._consumers = Consumers(self._clients.consumer)
-        self._topics = Topics(
-            place, self._clients.admin, self._sizes.record_bytes_max, ids or NoTopicIds()
-        )
+        self._topics = Topics(place, self._clients.admin, self._sizes.record_bytes_max, self._ids)
         report = on_damage or _ignore_damage
         self._on_damage: OnDamage = (
             report if self._sizes.skip_damage else partial(_refuse_damage, report)
@@ -84,8 +83,16 @@ class KafkaWal:
 
     async def open(self, channel: PChannelName, term: Term) -> KafkaLog:
         worker = Worker(f"wal-{channel}")
+        topic = self._place.topic(channel)
         try:
-            opened = await worker.run(partial(self._open_now, channel, term))
+            if len(topic) > _TOPIC_CHARS_MAX:
+                raise Unsuitable(f"topic {topic} has more than {_TOPIC_CHARS_MAX} characters")
+            known = await self._ids.known(topic)
+            takes, found = await worker.run(partial(self._ready, topic, channel, known))
+            if not known:
+                # Before anything is written to it.
+                self._topics.check_id(topic, await self._ids.remember(topic, found), found)
+            opened = await worker.run(partial(self._open_now, topic, takes, channel, term))
         except BaseException as error:
             worker.stop()
             if isinstance(error, WriterFailed | Unsuitable):
@@ -105,12 +112,14 @@ class KafkaWal:
         """Disconnect what the logs share. Idempotent; close the logs first."""
         self._consumers.close()
 
-    def _open_now(self, channel: PChannelName, term: Term) -> OpenedTopic:
-        topic = self._place.topic(channel)
-        if len(topic) > _TOPIC_CHARS_MAX:
-            raise Unsuitable(f"topic {topic} has more than {_TOPIC_CHARS_MAX} characters")
+    def _ready(self, topic: str, channel: PChannelName, known: str) -> tuple[int, str]:
         try:
-            takes = self._topics.ready(topic)
+            return self._topics.ready(topic, known)
+        except Unavailable as failure:
+            raise WriterFailed(f"{channel}: {failure}") from failure
+
+    def _open_now(self, topic: str, takes: int, channel: PChannelName, term: Term) -> OpenedTopic:
+        try:
             partition = ConfluentPartition(
                 topic, self._clients.producer, self._consumers, self._topics.delete_before,
                 min(VALUE_BYTES_MAX, takes - KEY_AND_FRAME_BYTES),

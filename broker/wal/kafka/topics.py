@@ -53,12 +53,12 @@ class Topics:
             raise BadClientFile(failure_of(error).text) from error
         self._pause = threading.Event()
 
-    def ready(self, topic: str) -> int:
-        """Make the topic if it is missing and check it; the bytes of a message that it takes.
+    def ready(self, topic: str, known: str) -> tuple[int, str]:
+        """Make the topic if it is missing and check it; the bytes of a message, and its id.
 
-        Raises Unsuitable, and Unavailable while Kafka does not answer or it has no leader.
+        `known`: the id that it had before, or empty. Raises Unsuitable, and Unavailable while
+        Kafka does not answer or it has no leader.
         """
-        known = self._ids.known(topic)
         found = self._find(topic)
         if found is None and known:
             raise Unsuitable(
@@ -76,8 +76,9 @@ class Topics:
             raise Unavailable(f"topic {topic}: its partition has no leader")
         self._check(found)
         takes = self._check_settings(topic)
-        self._check_id(topic, known, str(found.topic_id))
-        return takes
+        topic_id = str(found.topic_id)
+        self.check_id(topic, known or topic_id, topic_id)
+        return takes, topic_id
 
     def trouble(self, topic: str) -> str:
         """Why the topic takes no appends now; empty: it does. Raises Unavailable."""
@@ -134,15 +135,13 @@ class Topics:
         told = f"topic {topic} cannot be made: {answer.text}"
         raise Unavailable(told) if answer.passes or answer.name in AWAY else Unsuitable(told)
 
-    def _check_id(self, topic: str, known: str, found: str) -> None:
-        if known and known != found:
+    def check_id(self, topic: str, known: str, found: str) -> None:
+        """Raise Unsuitable unless the topic is the one that held the log."""
+        if known != found:
             raise Unsuitable(
                 f"topic {topic} was deleted and made anew: its id is {found}, and the log was in"
                 f" {known}; to go on with what it holds now, remove {self._ids.place(topic)}"
             )
-        if not known:
-            # Before anything is written to it.
-            self._ids.remember(topic, found)
 
     def _check(self, found: TopicDescription) -> None:
         partitions = len(found.partitions)

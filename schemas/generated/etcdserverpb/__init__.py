@@ -19,6 +19,8 @@ __all__ = (
     "LeaseBase",
     "LeaseGrantRequest",
     "LeaseGrantResponse",
+    "LeaseKeepAliveRequest",
+    "LeaseKeepAliveResponse",
     "LeaseRevokeRequest",
     "LeaseRevokeResponse",
     "LeaseStub",
@@ -33,6 +35,7 @@ __all__ = (
     "TxnResponse",
 )
 
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -211,6 +214,35 @@ class LeaseGrantResponse(betterproto2.Message):
 
 default_message_pool.register_message(
     "etcdserverpb", "LeaseGrantResponse", LeaseGrantResponse
+)
+
+
+@dataclass(eq=False, repr=False)
+class LeaseKeepAliveRequest(betterproto2.Message):
+    id: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message(
+    "etcdserverpb", "LeaseKeepAliveRequest", LeaseKeepAliveRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class LeaseKeepAliveResponse(betterproto2.Message):
+    header: "ResponseHeader | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    ttl: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    0: there is no such lease any more.
+    """
+
+
+default_message_pool.register_message(
+    "etcdserverpb", "LeaseKeepAliveResponse", LeaseKeepAliveResponse
 )
 
 
@@ -515,6 +547,26 @@ class LeaseStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def lease_keep_alive(
+        self,
+        messages: "AsyncIterable[LeaseKeepAliveRequest] | Iterable[LeaseKeepAliveRequest]",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[LeaseKeepAliveResponse]":
+
+        async for response in self._stream_stream(
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            messages,
+            LeaseKeepAliveRequest,
+            LeaseKeepAliveResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
 
 class AuthBase(betterproto2_grpclib.ServiceBase):
     async def authenticate(
@@ -615,6 +667,13 @@ class LeaseBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def lease_keep_alive(
+        self, messages: "AsyncIterator[LeaseKeepAliveRequest]"
+    ) -> "AsyncIterator[LeaseKeepAliveResponse]":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield LeaseKeepAliveResponse()
+
     async def __rpc_lease_grant(
         self, stream: "grpclib.server.Stream[LeaseGrantRequest, LeaseGrantResponse]"
     ) -> None:
@@ -631,6 +690,17 @@ class LeaseBase(betterproto2_grpclib.ServiceBase):
         response = await self.lease_revoke(request)
         await stream.send_message(response)
 
+    async def __rpc_lease_keep_alive(
+        self,
+        stream: "grpclib.server.Stream[LeaseKeepAliveRequest, LeaseKeepAliveResponse]",
+    ) -> None:
+        request = stream.__aiter__()
+        await self._call_rpc_handler_server_stream(
+            self.lease_keep_alive,
+            stream,
+            request,
+        )
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/etcdserverpb.Lease/LeaseGrant": grpclib.const.Handler(
@@ -644,5 +714,11 @@ class LeaseBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 LeaseRevokeRequest,
                 LeaseRevokeResponse,
+            ),
+            "/etcdserverpb.Lease/LeaseKeepAlive": grpclib.const.Handler(
+                self.__rpc_lease_keep_alive,
+                grpclib.const.Cardinality.STREAM_STREAM,
+                LeaseKeepAliveRequest,
+                LeaseKeepAliveResponse,
             ),
         }

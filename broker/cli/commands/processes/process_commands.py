@@ -86,6 +86,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command line
 def coordinator(  # noqa: PLR0913 - each is an option of the command line
     data_dir: DataDir = None,
     meta: Meta = None,
+    wal: Wal = None,
     listen: Listen = None,
     advertise: Advertise = None,
     cluster: Cluster = None,
@@ -113,6 +114,7 @@ def coordinator(  # noqa: PLR0913 - each is an option of the command line
             "config": config or chosen().config,
             "data_dir": data_dir,
             "meta": meta,
+            "wal": wal,
             "listen": listen,
             "advertise": advertise,
             "cluster": cluster,

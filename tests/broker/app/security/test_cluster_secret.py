@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker.app.process_errors import CannotStart
-from broker.app.security.cluster_secret import FILE, cluster_secret
+from broker.app.security.cluster_secret import FILE, cluster_secret, shared_secret
+from broker.meta.memory_store import MemoryMetaStore
 
 
 def test_it_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -52,3 +53,22 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes) 
 def test_a_folder_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="cannot read"):
         cluster_secret(tmp_path / "nowhere")
+
+
+async def test_hosts_of_a_cluster_have_one_secret_which_an_operator_copies(tmp_path: Path) -> None:
+    store = MemoryMetaStore()
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.mkdir()
+    secret = await shared_secret(a, store)
+    assert await shared_secret(a, store) == secret
+    with pytest.raises(CannotStart, match="is missing: copy it from the data folder of another"):
+        await shared_secret(b, store)
+    assert not (b / FILE).exists()
+    other = cluster_secret(b)
+    with pytest.raises(CannotStart, match="is not the secret of this cluster"):
+        await shared_secret(b, store)
+    (b / FILE).write_text(secret)
+    assert await shared_secret(b, store) == secret
+    held = [entry.value for _, entry in await store.list("", limit=10)]
+    assert all(it.encode() not in b"".join(held) for it in (secret, other)), "its hash alone"

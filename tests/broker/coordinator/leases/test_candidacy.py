@@ -187,3 +187,32 @@ def test_a_record_that_cannot_be_read_is_told(key: str, record: bytes, text: str
             await world.candidacy("b").until_leading()
 
     play(scenario)
+
+
+def test_a_leader_that_says_it_has_ended_is_followed_at_once() -> None:
+    async def scenario(world: World) -> None:
+        led, _ = await world.candidacy("a").until_leading()
+        second = world.candidacy("b")
+        assert await second.attempt() is None
+        await led.end()
+        following = await second.attempt()
+        assert following is not None
+        assert following[0].term == 2
+        assert await world.candidacy("c").attempt() is None, "the end was of an earlier term"
+        await led.end()
+        assert not (await read_leader(world.store)).ended, "a follower's term is not touched"
+
+    play(scenario)
+
+
+def test_a_leader_without_a_name_is_not_judged_by_its_silence() -> None:
+    async def scenario(world: World) -> None:
+        await lead(world.store)
+        second = world.candidacy("b")
+        assert await second.attempt() is None
+        await anyio.sleep(3 * LEASE_S)
+        assert await second.attempt() is None
+        world.ended.add("")
+        assert await second.attempt() is not None
+
+    play(scenario)

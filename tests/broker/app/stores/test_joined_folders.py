@@ -1,0 +1,139 @@
+"""A cluster with a data folder on each host: which folders join, and which are refused."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.app.process_errors import CannotStart
+from broker.app.storage import metadata
+from broker.app.stores.etcd_metadata import MetadataUse, folder_token
+from broker.data_folder import DataFolder
+from broker.ports.meta import MetaStore
+from broker.process_settings import Settings
+from tests.local_etcd import EtcdServer
+
+ALONE, CANDIDATE, NODE = MetadataUse.ALONE, MetadataUse.CANDIDATE, MetadataUse.NODE
+KAFKA = "kafka://127.0.0.1:1/log"
+"""Opening the metadata asks no Kafka."""
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+class Hosts:
+    """Folders of several hosts, and one prefix."""
+
+    def __init__(self, root: Path, etcd: EtcdServer) -> None:
+        self.root = root
+        self.meta = f"etcd://{etcd.address}/{root.name}"
+
+    def folder(self, host: str) -> DataFolder:
+        (self.root / host).mkdir(exist_ok=True)
+        return DataFolder(self.root / host)
+
+    @asynccontextmanager
+    async def opened(
+        self, host: str, use: MetadataUse = CANDIDATE, wal: str = KAFKA
+    ) -> AsyncIterator[MetaStore]:
+        folder = self.folder(host)
+        settings = Settings(data_dir=folder.root, meta=self.meta, wal=wal)
+        async with metadata(settings, folder, use) as store:
+            yield store
+
+    async def refusal(self, host: str, use: MetadataUse = CANDIDATE, wal: str = KAFKA) -> str:
+        with pytest.raises(CannotStart) as caught:
+            async with self.opened(host, use, wal):
+                pass
+        return str(caught.value)
+
+    def note(self, host: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.folder(host).metadata_note.read_text())
+        return found
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, etcd: EtcdServer) -> Hosts:
+    return Hosts(tmp_path, etcd)
+
+
+async def test_new_folders_join_a_cluster_whose_log_is_in_kafka(hosts: Hosts) -> None:
+    async with hosts.opened("a") as first, hosts.opened("b") as second:
+        await first.write({"k": b"1"})
+        assert (await second.get("k")) == (await first.get("k"))
+    async with hosts.opened("c", NODE), hosts.opened("b"):
+        pass
+    notes = [hosts.note(it) for it in "abc"]
+    assert len({it["owner"] for it in notes}) == 1
+    assert [it["joined"] for it in notes] == [False, True, True]
+
+
+async def test_hosts_that_start_at_once_are_one_cluster(hosts: Hosts) -> None:
+    async def host(name: str) -> None:
+        async with hosts.opened(name):
+            pass
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            tasks.start_soon(host, f"h{number}")
+    notes = [hosts.note(f"h{number}") for number in range(6)]
+    assert len({it["owner"] for it in notes}) == 1
+    assert sum(not it["joined"] for it in notes) == 1
+
+
+async def test_another_log_or_none_is_no_part_of_the_cluster(hosts: Hosts) -> None:
+    async with hosts.opened("a"):
+        told = await hosts.refusal("b", wal="kafka://127.0.0.1:1/other")
+        assert "its log is in kafka://log, not in kafka://other; name another prefix" in told
+        assert "a broker with another data folder" in await hosts.refusal("b", wal="")
+        assert "a broker with another data folder" in await hosts.refusal("b", ALONE)
+        assert "with its log in kafka://log, not in kafka://other" in await hosts.refusal(
+            "a", wal="kafka://127.0.0.1:1/other"
+        )
+        # Else its node would keep a log of its own there.
+        async with hosts.opened("c"):
+            pass
+        assert "pass --wal as to the other processes" in await hosts.refusal("c", NODE, wal="")
+        assert "is one of several of its cluster" in await hosts.refusal("c", ALONE)
+
+
+async def test_a_cluster_with_its_log_in_a_folder_is_joined_by_nobody(hosts: Hosts) -> None:
+    async with hosts.opened("a", ALONE, wal=""):
+        told = await hosts.refusal("b")
+    assert "its log is in its data folder, or has not said where, not in kafka://log" in told
+    assert not hosts.folder("b").metadata_note.exists()
+
+
+async def test_an_earlier_release_s_cluster_is_joined_once_its_log_is_told(hosts: Hosts) -> None:
+    async with hosts.opened("a", wal=""):
+        pass
+    assert "has not said where" in await hosts.refusal("b")
+    async with hosts.opened("a", NODE), hosts.opened("b"):
+        pass
+
+
+async def test_who_wants_the_cluster_alone_waits_for_coordinators_elsewhere(hosts: Hosts) -> None:
+    async with hosts.opened("a", ALONE), hosts.opened("b") as store:
+        other = folder_token(hosts.folder("b").root)
+        async with store.announced(f"coordinator/{other}/0-x", b"b:1"):  # type: ignore[attr-defined]
+            told = await hosts.refusal("a", ALONE)
+            assert "coordinators of this cluster run on other hosts (b:1): stop them" in told
+        own = folder_token(hosts.folder("a").root)
+        async with (
+            store.announced(f"coordinator/{own}/0-x", b"a:1"),  # type: ignore[attr-defined]
+            hosts.opened("a", ALONE),
+        ):
+            pass  # killed: the lock of the folder says that it has ended
+
+
+async def test_a_token_of_a_folder_stays_and_is_of_that_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert folder_token(tmp_path / "a") == folder_token(tmp_path / "a")
+    assert folder_token(tmp_path / "a") != folder_token(tmp_path / "b")

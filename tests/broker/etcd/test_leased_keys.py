@@ -1,0 +1,84 @@
+"""Keys of processes that run: there while they do, gone when they have ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from broker.etcd.etcd_store import EtcdMetaStore
+from broker.etcd.leased_keys import LeasedKeys
+from broker.etcd.place import etcd_place
+from broker.ports.meta import MetaError
+from tests.local_etcd import EtcdServer
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+async def opened(etcd: EtcdServer, prefix: str) -> EtcdMetaStore:
+    return await EtcdMetaStore.open(etcd_place(f"etcd://{etcd.address}/{prefix}"), owner="me")
+
+
+def leases(etcd: EtcdServer) -> set[str]:
+    return {it["ID"] for it in etcd.post("lease/leases", {}).get("leases", [])}
+
+
+async def test_a_process_is_there_while_its_block_runs(etcd: EtcdServer) -> None:
+    async with await opened(etcd, "block") as store:
+        assert await store.present() == {}
+        async with store.announced("coordinator/a", b"a:1"), store.announced("node/1", b"b:1"):
+            assert await store.present() == {"coordinator/a": b"a:1", "node/1": b"b:1"}
+            assert await store.list("", limit=10) == [], "they are no entries of the port"
+        assert await store.present() == {}
+
+
+async def test_a_lease_that_is_gone_is_replaced_and_one_that_is_there_is_renewed(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd, "renewed") as store:
+        before = leases(etcd)
+        async with store.announced("a", b"a:1") as keys:
+            (lease,) = leases(etcd) - before
+            await keys.renew()
+            assert leases(etcd) - before == {lease}
+            etcd.post("lease/revoke", {"ID": lease})
+            assert await store.present() == {}
+            await keys.renew()
+            assert await store.present() == {"a": b"a:1"}
+        assert leases(etcd) == before
+
+
+async def test_keys_are_kept_for_longer_than_their_lease(etcd: EtcdServer) -> None:
+    async with await opened(etcd, "kept") as store:
+        keys = LeasedKeys(store._members, {store._keys.present + b"a": b"a:1"}, ttl_s=1)
+        async with keys, anyio.create_task_group() as tasks:
+            tasks.start_soon(keys.keep)
+            (lease,) = [it for it in leases(etcd) if ttl(etcd, it)["grantedTTL"] < "5"]
+            granted_s = int(ttl(etcd, lease)["grantedTTL"])
+            until_s = anyio.current_time() + 2 * granted_s
+            while anyio.current_time() < until_s:
+                assert await store.present() == {"a": b"a:1"}
+                await anyio.sleep(0.1)
+            tasks.cancel_scope.cancel()
+
+
+def ttl(etcd: EtcdServer, lease: str) -> dict[str, str]:
+    found: dict[str, str] = etcd.post("lease/timetolive", {"ID": lease})
+    return found
+
+
+async def test_without_etcd_nothing_is_announced_and_leaving_ends_soon(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path) as server:
+        async with await opened(server, "away") as store:
+            store._members.call_s = 0.5
+            async with store.announced("a", b"a:1") as keys:
+                server.kill()
+                with pytest.raises(MetaError, match="no answer from"):
+                    await keys.renew()
+            with pytest.raises(MetaError, match="no answer from"):
+                async with store.announced("b", b"b:1"):
+                    pass
