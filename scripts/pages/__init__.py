@@ -13,6 +13,7 @@ from pages.declared import (
     spark_sink_options,
 )
 from pages.metrics import metrics
+from pages.permissions import permissions
 from pages.speed import (
     speed,
     speed_goals,
@@ -29,6 +30,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "errors": errors,
     "limits": limits,
     "metrics": metrics,
+    "permissions": permissions,
     "settings": settings,
     "spark-options": spark_options,
     "spark-sink-options": spark_sink_options,

@@ -93,31 +93,39 @@ async def test_a_user_without_grants_may_only_ask_what_everybody_may() -> None:
                 assert found not in (DENIED, UNKNOWN), path
 
 
-NAMED = {
-    "/tidemark.v1.Commits/Commit": bytes(
-        v1.CommitBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=V0)])
-    ),
-    "/tidemark.v1.Commits/Abort": bytes(
-        v1.AbortBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=V0)])
-    ),
-    "/tidemark.v1.Groups/List": bytes(v1.ListGroupsRequest(vchannels=[V0])),
-    "/tidemark.v1.Log/Describe": bytes(v1.DescribeRequest(channels=[V0])),
-    "/tidemark.v1.Log/Seek": bytes(v1.SeekRequest(channel=V0)),
-    "/tidemark.v1.Log/Advance": bytes(v1.AdvanceRequest(channel=V0)),
-    "/tidemark.v1.Log/Measure": bytes(v1.MeasureRequest(channels=[V0])),
-    "/tidemark.v1.Log/Mvcc": bytes(v1.MvccRequest(vchannel=V0)),
-    "/tidemark.v1.Log/HasVChannel": bytes(v1.HasVChannelRequest(vchannel=V0)),
-    "/tidemark.v1.TimeSync/Cut": bytes(v1.CutRequest(channels=[V0])),
-    "/tidemark.v1.TimeSync/HoldBroadcasts": bytes(v1.HoldBroadcastsRequest(channels=[V0])),
-    "/tidemark.v1.Master/ShowAliases": bytes(v1.ShowAliasesRequest(collection_name="c")),
-    "/tidemark.v1.Master/ShowSegments": bytes(v1.ShowSegmentsRequest(collection_id=9)),
-    "/tidemark.v1.Master/DescribeSegment": bytes(v1.DescribeSegmentRequest(collection_id=9)),
-    "/tidemark.v1.Master/SealCollection": bytes(v1.SealCollectionRequest(collection_id=9)),
-    "/tidemark.v1.Master/AssignSegmentID": bytes(
-        v1.AssignSegmentIdRequest(requests=[v1.SegIdRequest(collection_name="c")])
-    ),
-}
-"""Requests that would otherwise name nothing, and so ask for nothing."""
+def named(vchannel: str) -> Mapping[str, bytes]:
+    """Requests that would otherwise name nothing, and so ask for nothing."""
+    return {path: bytes(it) for path, it in _naming(vchannel).items()}
+
+
+def _naming(vchannel: str) -> Mapping[str, WireMessage]:
+    return {
+        "/tidemark.v1.Commits/Commit": (
+            v1.CommitBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=vchannel)])
+        ),
+        "/tidemark.v1.Commits/Abort": (
+            v1.AbortBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=vchannel)])
+        ),
+        "/tidemark.v1.Groups/List": (v1.ListGroupsRequest(vchannels=[vchannel])),
+        "/tidemark.v1.Log/Describe": (v1.DescribeRequest(channels=[vchannel])),
+        "/tidemark.v1.Log/Seek": (v1.SeekRequest(channel=vchannel)),
+        "/tidemark.v1.Log/Advance": (v1.AdvanceRequest(channel=vchannel)),
+        "/tidemark.v1.Log/Measure": (v1.MeasureRequest(channels=[vchannel])),
+        "/tidemark.v1.Log/Mvcc": (v1.MvccRequest(vchannel=vchannel)),
+        "/tidemark.v1.Log/HasVChannel": (v1.HasVChannelRequest(vchannel=vchannel)),
+        "/tidemark.v1.TimeSync/Cut": (v1.CutRequest(channels=[vchannel])),
+        "/tidemark.v1.TimeSync/HoldBroadcasts": (v1.HoldBroadcastsRequest(channels=[vchannel])),
+        "/tidemark.v1.Master/ShowAliases": (v1.ShowAliasesRequest(collection_name="c")),
+        "/tidemark.v1.Master/ShowSegments": (v1.ShowSegmentsRequest(collection_id=9)),
+        "/tidemark.v1.Master/DescribeSegment": (v1.DescribeSegmentRequest(collection_id=9)),
+        "/tidemark.v1.Master/SealCollection": (v1.SealCollectionRequest(collection_id=9)),
+        "/tidemark.v1.Master/AssignSegmentID": (
+            v1.AssignSegmentIdRequest(requests=[v1.SegIdRequest(collection_name="c")])
+        ),
+    }
+
+
+NAMED = named(V0)
 
 
 @pytest.mark.parametrize("call", ["Commit", "Abort"])

@@ -28,12 +28,14 @@ class Requirement:
     """One of the actions must be allowed on each thing that the request names.
 
     `of`: which names of the request, for the page. `kinds`: the kinds of grants that allow it.
+    `at_times`: only some requests need it, which `of` tells.
     """
 
     actions: Actions
     kinds: tuple[ResourceKind, ...]
     of: str
     find: Find
+    at_times: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ def on_cluster(
     async def find(request: Any, names: CollectionNames) -> Iterable[Resource]:
         return (names.cluster,) if when is None or when(request) else ()
 
-    return Requirement(frozenset({action}), (ResourceKind.CLUSTER,), of, find)
+    at_times = when is not None
+    return Requirement(frozenset({action}), (ResourceKind.CLUSTER,), of, find, at_times)
 
 
 def on_collection(

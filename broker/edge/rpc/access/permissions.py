@@ -4,6 +4,7 @@ A call without a line here is refused while access is controlled, and a test fai
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -95,7 +96,9 @@ _CHANGED: Final = granted(on_collection(DDL, _named))
 _USE_CURSOR: Final = on_cursor(CONSUME)
 _ITS_CHANNEL: Final = on_channels(None, _vchannel, "its vchannel")
 _ITS_VCHANNELS: Final = on_channels(None, lambda it: tuple(it.vchannels), "its vchannels")
-_DEAD_LETTERS: Final = on_channels(PRODUCE, _dead, "where dead letters go")
+_DEAD_LETTERS: Final = replace(
+    on_channels(PRODUCE, _dead, "where dead letters go, if they go anywhere"), at_times=True
+)
 _ENDS_BATCH: Final = granted(
     on_channels(TXN, _staged, "the vchannels of its batch"),
     # Its number is used up all the same.
@@ -103,9 +106,9 @@ _ENDS_BATCH: Final = granted(
 )
 
 
-def _stream(*actions: Action, of: str) -> Requirement:
+def _stream(action: Action, of: str, *, at_times: bool = False) -> Requirement:
     """What a service asks for itself, for the page."""
-    return on_channels(actions[0], lambda _: (), of)
+    return replace(on_channels(action, lambda _: (), of), at_times=at_times)
 
 
 def _service(name: str, **calls: Permission) -> Mapping[str, Permission]:
@@ -287,8 +290,8 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             "milvus.proto.streaming.StreamingCoordBroadcastService",
             Broadcast=inside(
                 _stream(BROADCAST, of="its vchannels"),
-                _stream(DDL, of="its vchannels, if it is exclusive there"),
-                on_cluster(DDL, of="a change of definitions"),
+                _stream(DDL, of="its vchannels, if it is exclusive there", at_times=True),
+                on_cluster(DDL, lambda _: True, "a change of definitions"),
             ),
             Ack=inside(_stream(BROADCAST, of="its vchannel")),
         ),
@@ -296,8 +299,8 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             "milvus.proto.streaming.StreamingNodeHandlerService",
             Produce=inside(
                 _stream(PRODUCE, of="the vchannel of each message"),
-                _stream(TXN, of="that of a begin, commit or rollback"),
-                _stream(DDL, of="that of an exclusive message, or its pchannel"),
+                _stream(TXN, of="that of a begin, commit or rollback", at_times=True),
+                _stream(DDL, of="that of an exclusive message, or its pchannel", at_times=True),
             ),
             Consume=inside(_stream(CONSUME, of="its vchannel, or its pchannel")),
             GetReplicateCheckpoint=OBSERVED,
