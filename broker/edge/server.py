@@ -18,6 +18,7 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.health_service import HealthService
 from broker.edge.rpc.leader_gate import Gate
 from broker.edge.rpc.middleware import Middleware
+from broker.edge.rpc.peer_names import peer_identity
 from broker.edge.rpc.proxies import Proxies
 from broker.edge.rpc.request_metadata import Identity
 from broker.edge.rpc.stream_meters import EdgeMeters
@@ -65,7 +66,10 @@ class EdgeServer:
         health = HealthService(middleware, methods, self._reasons_against)
         check_audited([*methods, *health.__mapping__()])
         self._reasons_of_process = view.reasons_against
-        self._listener = Listener([*services, health], limits.listener, audit.connection_refused)
+        told = audit.connection_refused
+        self._listener = Listener([*services, health], limits.listener, told, middleware.unknown())
+        each = self._listener.open_connections
+        each.limit_each(peer_identity, middleware.quotas.turns_away)
 
     def state(self) -> ServerState:
         """The state that Health reports."""
@@ -103,7 +107,7 @@ class EdgeServer:
 
     def limit_connections(self, connections_max: int) -> None:
         """Refuse new connections beyond this number from now on."""
-        self._listener.connections_max = connections_max
+        self._listener.open_connections.connections_max = connections_max
 
     def limit_rates(self, rules: LimitRules) -> None:
         """Hold collections and identities to these limits from now on."""

@@ -28,7 +28,7 @@ LIMIT_METRICS: Final = (
     ),
     Metric(
         "limit_refused_total", "counter",
-        "Appends and streams refused for a limit of their collection or identity.",
+        "Appends, streams and connections refused for a limit of their collection or identity.",
         (), lambda view: (((), view.sources.edge.limit_refused),),
     ),
     Metric(

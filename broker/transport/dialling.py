@@ -5,10 +5,12 @@ import asyncio
 
 import grpclib.client
 from grpclib.protocol import H2Protocol
+from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated
 from h2.settings import SettingCodes
 
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
+from broker.transport.open_connections import TEXT_BYTES_MAX
 from broker.transport.tls import ClientTls
 from broker.transport.untraced import untrace
 from broker.transport.whole_frames import WholeFrames
@@ -39,7 +41,7 @@ class Channel(grpclib.client.Channel):
     tls: ClientTls | None = None
     """None connects without TLS. Set it by `secure`."""
     refused = ""
-    """What may be wrong, when the newest connection ended before the server said anything.
+    """What is wrong, when the newest connection ended before the server answered any call.
 
     A server of TLS 1.3 refuses a client's certificate when the client takes the connection for
     open already, and does not say so.
@@ -131,11 +133,20 @@ class DialledConnection(H2Protocol):
 
     def _terminated(self, event: ConnectionTerminated) -> None:
         """End first those calls that the server has certainly not read."""
+        if event.error_code == ErrorCodes.ENHANCE_YOUR_CALM and event.additional_data:
+            # It counts connections, and says which limit is reached.
+            self._channel.refused = event.additional_data[:TEXT_BYTES_MAX].decode(
+                "ascii", "replace"
+            )
         last = event.last_stream_id
         streams = self.processor.streams
-        for number in [it for it in streams if last is not None and it > last]:
-            streams.pop(number).__terminated__(NOT_READ)
+        not_read = {it: streams[it] for it in streams if last is not None and it > last}
+        for number, stream in not_read.items():
+            del streams[number]
+            stream.__terminated__(NOT_READ)
         self.processor.process_connection_terminated(event)
+        # Their calls release them, and grpclib expects them there.
+        streams.update(not_read)
 
     def _to_h2(self, data: bytes) -> bool:
         super().data_received(data)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpclib.server
 from grpclib.config import Configuration
+from grpclib.const import Handler
 from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -28,7 +29,8 @@ from hyperframe.exceptions import HyperframeError
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.frame_costs import HEADER_BYTES_A_UNIT
 from broker.transport.held_headers import LONG_BYTES, HeldHeaders
-from broker.transport.methods import Methods
+from broker.transport.methods import UNIMPLEMENTED, Methods
+from broker.transport.open_connections import OpenConnections
 from broker.transport.peer_pace import PeerPace
 from broker.transport.peer_settings import PeerSettings
 from broker.transport.timeouts import with_least_timeout
@@ -79,8 +81,12 @@ class Listener(grpclib.server.Server):
         services: "Sequence[IServable]",
         limits: ListenerLimits,
         refused: Refused = lambda _, __: None,
+        unknown: Handler = UNIMPLEMENTED,
     ) -> None:
-        """`refused` is called with HOST:PORT of a peer that is not let in, and why."""
+        """`refused` is called with HOST:PORT of a peer that is not let in, and why.
+
+        `unknown`: what answers calls of methods that no service has.
+        """
         super().__init__(
             services,
             codec=MessageCodec(),
@@ -105,17 +111,10 @@ class Listener(grpclib.server.Server):
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
-        self._mapping = Methods(self._mapping)
+        self._mapping = Methods(self._mapping, unknown)
         self._limits = limits
-        self._connections: set[PeerConnection] = set()
-        self._gone = asyncio.Event()
-        self._gone.set()
-        self._accepting = True
-        self.refused = 0
-        """How many connections were refused because `connections_max` were open."""
         self._tell_refused = refused
-        self.connections_max = limits.connections_max
-        """May change while it serves; open connections stay."""
+        self.open_connections = OpenConnections[PeerConnection](limits.connections_max, refused)
 
     @property
     def port(self) -> int:
@@ -127,7 +126,7 @@ class Listener(grpclib.server.Server):
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self._connections)
+        return len(self.open_connections)
 
     async def listen(
         self,
@@ -160,14 +159,14 @@ class Listener(grpclib.server.Server):
 
     def stop_accepting(self) -> None:
         """Release the port; open connections stay."""
-        self._accepting = False
+        self.open_connections.accepting = False
         if self._server is not None:
             self._server.close()
 
     @property
     def has_calls(self) -> bool:
         """Whether a request was read and not answered yet; its handler may not have begun."""
-        return any(it.processor.streams for it in self._connections)
+        return any(it.has_calls for it in self.open_connections.all())
 
     async def hang_up(self, *, deadline_s: float = HANG_UP_S) -> None:
         """Close every connection and cancel the calls on it.
@@ -175,36 +174,16 @@ class Listener(grpclib.server.Server):
         Peers have `deadline_s` to read what was sent, then their connections are reset.
         """
         self.stop_accepting()
-        for connection in list(self._connections):
+        for connection in self.open_connections.all():
             connection.hang_up("the server stopped")
         self.close()
         try:
             async with asyncio.timeout(deadline_s):
-                await self._gone.wait()
+                await self.open_connections.wait_until_gone()
         except TimeoutError:
-            for connection in list(self._connections):
+            for connection in self.open_connections.all():
                 connection.abort()
         await self.wait_closed()
-
-    def admit(self, connection: "PeerConnection", wire: asyncio.BaseTransport) -> bool:
-        """Register a connection; False when there are too many."""
-        if not self._accepting:
-            self.refused += 1
-            return False
-        if len(self._connections) >= self.connections_max:
-            self.refused += 1
-            address = wire.get_extra_info("peername") or ("", 0)
-            self._tell_refused(f"{address[0]}:{address[1]}", "CONNECTIONS_MAX")
-            return False
-        self._connections.add(connection)
-        self._gone.clear()
-        return True
-
-    def forget(self, connection: "PeerConnection") -> None:
-        """Remove a lost connection."""
-        self._connections.discard(connection)
-        if not self._connections:
-            self._gone.set()
 
     def new_handler(self) -> AbstractHandler:
         """What answers the calls of a connection; grpclib keeps it until that is lost."""
@@ -240,8 +219,7 @@ class PeerConnection(H2Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         wire = cast(asyncio.Transport, transport)
         # Nothing is set up for a refused connection; the callbacks below find `_transport` None.
-        if not self._listener.admit(self, wire):
-            wire.abort()
+        if not self._listener.open_connections.admit(self, wire):
             return
         self._transport = wire
         self.handler = self._listener.new_handler()
@@ -366,6 +344,11 @@ class PeerConnection(H2Protocol):
         self.connection.flush()
         self.processor.close(reason)
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether a request was read and not answered yet."""
+        return bool(self.processor.streams)
+
     def hang_up(self, reason: str) -> None:
         """Send GOAWAY, then close."""
         if self._transport is not None and not self._transport.is_closing():
@@ -379,7 +362,7 @@ class PeerConnection(H2Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End every call on the lost socket and forget it."""
-        self._listener.forget(self)
+        self._listener.open_connections.forget(self)
         if self._look is not None:
             self._look.cancel()
         if self._transport is not None:

@@ -4,6 +4,7 @@ grpclib's own answer has no content type. Strict clients take that for a broken 
 UNKNOWN, so they never learn that the server does not have the method.
 """
 
+from collections.abc import Mapping
 from typing import Never
 
 import grpclib.server
@@ -20,8 +21,12 @@ UNIMPLEMENTED = Handler(_refuse, Cardinality.STREAM_STREAM, bytes, bytes)
 
 
 class Methods(dict[str, Handler]):
-    """Handlers by path; a path without one gets UNIMPLEMENTED."""
+    """Handlers by path; `unknown` is that of every other path."""
+
+    def __init__(self, handlers: Mapping[str, Handler], unknown: Handler = UNIMPLEMENTED) -> None:
+        super().__init__(handlers)
+        self._unknown = unknown
 
     def get(self, path: str, _: object = None) -> Handler:
         """The handler of this path, or the one that refuses."""
-        return super().get(path, UNIMPLEMENTED)
+        return super().get(path, self._unknown)

@@ -199,7 +199,7 @@ async def test_a_peer_that_reads_no_answers_cannot_make_them_pile_up() -> None:
 
 def shrink_send_buffers(broker: SmallBroker) -> None:
     """The kernel would hold megabytes before the broker itself has to."""
-    for connection in broker.edge._listener._connections:
+    for connection in broker.edge._listener.open_connections.all():
         assert connection._transport is not None
         connection._transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, 4096

@@ -39,7 +39,8 @@ class Subject:
 class Limits:
     """Of one subject in one process; 0: no limit. Bytes and messages are a second's.
 
-    `streams`: of appends and of reads that an identity has open at one time.
+    `streams`: of appends and of reads that an identity has open at one time. `connections`: those
+    of a client's certificate, or of a host without one, since a token comes later.
     """
 
     in_bytes: int = 0
@@ -47,11 +48,12 @@ class Limits:
     out_bytes: int = 0
     out_messages: int = 0
     streams: int = 0
+    connections: int = 0
 
 
 UNLIMITED: Final = Limits()
 _NAMES: Final = tuple(it.name for it in fields(Limits))
-_OF_IDENTITIES: Final = frozenset({"streams"})
+_OF_IDENTITIES: Final = frozenset({"streams", "connections"})
 
 
 @dataclass(frozen=True, slots=True)

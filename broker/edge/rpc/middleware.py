@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio
 import grpclib.server
 import structlog
-from grpclib.const import Cardinality, Handler
+from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 
 from actors import SystemClock
@@ -21,6 +21,7 @@ from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.append_pace import AppendPace
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_call import AuditedCall
+from broker.edge.rpc.audit.named_objects import cut_name
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
 from broker.edge.rpc.leader_gate import Gate
@@ -237,6 +238,18 @@ class Middleware:
             await serve(request, call)
 
         return self.streaming(watch, ungated=ungated)
+
+    def unknown(self) -> Handler:
+        """The handler of all methods that no service has: the audit records who tries them."""
+
+        async def refuse(grpc_stream: "grpclib.server.Stream[bytes, bytes]") -> None:
+            path = cut_name(str(grpc_stream._method_name))  # noqa: SLF001 - has no public name
+            audited = self._audit.begin(path, grpc_stream.peer, grpc_stream.metadata or {})
+            audited.ended_with(Status.UNIMPLEMENTED)
+            self._audit.end(audited)
+            raise GRPCError(Status.UNIMPLEMENTED, "Method not found")
+
+        return Handler(refuse, Cardinality.STREAM_STREAM, bytes, bytes)
 
     def drain(self) -> None:
         """Refuse new calls from now on, and end the open ones."""

@@ -66,6 +66,17 @@ class Quotas:
             if not self._streams[identity]:
                 del self._streams[identity]
 
+    def turns_away(self, identity: str, connections: int) -> str:
+        """Why an identity with so many connections gets no further one; "" when it does."""
+        limit = self._book.rules.of(Subject(Scope.IDENTITY, identity)).connections
+        if not limit or connections < limit:
+            return ""
+        self._meters.limit_refused += 1
+        return (
+            f"identity {identity!r} has {connections} connections, and its limit is {limit}; close"
+            " some, or raise `connections` in the setting limits"
+        )
+
     async def subjects(self, vchannel: str, identity: str) -> tuple[Subject, Subject]:
         """Whose limits an append to a vchannel, or a read of it, counts against."""
         name = await self._collection(vchannel)

@@ -4,7 +4,7 @@ import pytest
 from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
-from broker.transport import Channel, MessageCodec
+from broker.transport import NOT_READ, Channel, MessageCodec, StreamGone
 from broker.transport.dialling import NotConnected
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from tests.broker.transport.echo import HOST, call, serving
@@ -20,9 +20,22 @@ async def test_a_server_may_send_frames_as_large_as_it_takes_itself() -> None:
                 body = bytes(500_000)
                 await stream.write_batch([body])
                 assert await collected(stream, 1) == [body]
-                (served,) = listener._connections
+                (served,) = listener.open_connections.all()
                 sent = served.connection._connection.remote_settings
                 assert sent[SettingCodes.MAX_FRAME_SIZE] == HTTP_FRAME_BYTES_MAX
+        finally:
+            channel.close()
+
+
+async def test_a_call_that_goaway_excludes_ends_as_one_that_did_nothing() -> None:
+    async with serving() as (listener, _):
+        listener.open_connections.limit_each(lambda _: "ann", lambda name, _: f"not {name}")
+        channel = Channel(HOST, listener.port, codec=MessageCodec())
+        try:
+            with pytest.raises(StreamGone, match=NOT_READ):
+                async with call(channel) as stream:
+                    await stream.read_batch()
+            assert channel.refused == "not ann"
         finally:
             channel.close()
 

@@ -47,7 +47,7 @@ async def test_connections_are_counted_and_turned_away_beyond_their_number() -> 
             except ConnectionError:
                 pass
         writer.close()
-        assert (listener.connections, listener.refused) == (1, 1)
+        assert (listener.connections, listener.open_connections.refused) == (1, 1)
 
 
 async def test_hanging_up_frees_the_port_and_says_goodbye() -> None:

@@ -76,7 +76,7 @@ async def test_a_connection_that_failed_or_was_refused_leaves_nothing(
         with pytest.raises(TidemarkError):
             await echoed(listener.port, tls if secured else None)
     assert listener.connections == 0
-    assert listener.refused >= 20
+    assert listener.open_connections.refused >= 20
     assert len(listener._handlers) == 0  # grpclib's, of which nobody would remove one
     await listener.hang_up()
 
@@ -93,7 +93,7 @@ async def test_who_is_not_let_in_is_told_with_the_address_and_why(tmp_path: Path
         with pytest.raises(TidemarkError):
             await echoed(listener.port, tls)
     assert await echoed(listener.port, ours.client()) == b"abc"
-    listener.connections_max = 0
+    listener.open_connections.connections_max = 0
     with pytest.raises(TidemarkError):
         await echoed(listener.port, ours.client())
     await listener.hang_up()

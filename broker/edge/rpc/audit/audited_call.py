@@ -29,6 +29,7 @@ REFUSING_STATUSES: Final = frozenset(
         Status.PERMISSION_DENIED,
         Status.INVALID_ARGUMENT,
         Status.RESOURCE_EXHAUSTED,
+        Status.UNIMPLEMENTED,
     }
 )
 LEFT: Final = "CANCELLED"

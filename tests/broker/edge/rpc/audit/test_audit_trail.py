@@ -249,3 +249,16 @@ def test_a_status_of_grpc_is_an_outcome_too(status: str) -> None:
 def test_a_server_without_an_audit_records_nothing() -> None:
     sink = NoAudit()
     assert (sink.figures(), tuple(sink.warnings())) == (AuditFigures(), ())
+
+
+async def test_a_call_of_a_method_that_no_service_has_is_a_refusal() -> None:
+    async with recorded() as (_, peer, sink):
+        for method in ("/tidemark.v1.Log/Guess", f"/{'x' * 4000}/y"):
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await peer.channel.unary_unary(method)(b"")
+            assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        (record,) = await sink.of("/tidemark.v1.Log/Guess")
+        told = record.action, record.decision, record.outcome
+        assert told == ("unknown", Decision.REFUSED, "UNIMPLEMENTED")
+        (long,) = [it for it in sink.records if it.method.startswith("/xxx")]
+        assert len(long.method) < 300
