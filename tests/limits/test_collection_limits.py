@@ -5,8 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Client, DeadlineExceeded, connect
-from broker.client.errors import RateLimited
+from broker.client import Client, DeadlineExceeded, Deadlines, connect
+from broker.client.errors import RateLimited, TidemarkError
 from tests.local_broker import local_broker
 
 GUARD_S = 60.0
@@ -29,6 +29,27 @@ async def test_who_is_over_a_limit_waits_and_a_neighbour_does_not(tmp_path: Path
         async with connect(broker.address) as neighbour:
             for _ in range(20):
                 await neighbour.append("quiet", BODY, deadline_s=GUARD_S)
+
+
+async def test_a_client_closes_without_the_throttled_appends_that_nobody_awaits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.client.append.producer.TOLD_S_MAX", 10 * GUARD_S)
+    patient = Deadlines(close_s=10 * GUARD_S)
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await limit(log, "collection:loud in_bytes=1")
+        await log.append("loud", BODY)  # a debt of a thousand seconds
+        async with connect(broker.address, deadlines=patient) as loud:
+            with pytest.raises(DeadlineExceeded, match="over its limit"):
+                await loud.append_batch("loud", [BODY], deadline_s=1.0)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(20):
+                    tasks.start_soon(loud.append_batch, "loud", [BODY])
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+            with anyio.fail_after(GUARD_S):
+                await loud.aclose()
 
 
 async def test_a_raised_limit_lets_waiting_appends_through(tmp_path: Path) -> None:
@@ -69,6 +90,21 @@ async def test_an_identity_has_so_many_streams_and_no_more(tmp_path: Path) -> No
         async with connect(broker.address) as other:
             with pytest.raises(DeadlineExceeded, match="has 1 streams open, which is its limit"):
                 await other.append("loud", b"never", deadline_s=0.5)
+        await limit(log, "")
+        async with connect(broker.address) as other:
+            await other.append("loud", b"after", deadline_s=GUARD_S)
+
+
+async def test_an_identity_has_so_many_connections_and_learns_it(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await log.append("loud", b"before")
+        await limit(log, "identity:127.0.0.1 connections=1")
+        why = r"identity '127.0.0.1' has \d connections, and its limit is 1; close some"
+        with pytest.raises(TidemarkError, match=why):
+            async with connect(broker.address) as other:
+                await other.append("loud", b"never", deadline_s=1.0)
+        await log.append("loud", b"open connections stay", deadline_s=GUARD_S)
         await limit(log, "")
         async with connect(broker.address) as other:
             await other.append("loud", b"after", deadline_s=GUARD_S)

@@ -148,12 +148,21 @@ class Outbox(Generic[W]):
     @property
     def to_send(self) -> bool:
         """Whether an append waits that may be sent now."""
-        waits = bool(self._queued or self._returned)
-        return waits and len(self._in_flight) < self._in_flight_max
+        return self.waits and len(self._in_flight) < self._in_flight_max
+
+    @property
+    def waits(self) -> bool:
+        """Whether an append is to be sent, now or later."""
+        return bool(self._queued or self._returned)
 
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether a caller waits for an append that is in flight."""
+        return not all(it.abandoned for it in self._in_flight.values())
 
     @property
     def messages(self) -> int:
@@ -192,6 +201,13 @@ class Outbox(Generic[W]):
             bytes_max -= size
         self._last_request_id = request_id
         return taken
+
+    def drop_abandoned(self) -> None:
+        """Drop those that were not sent, or are to be sent again, and that nobody waits for."""
+        for each in [it for it in (*self._returned, *self._queued) if it.abandoned]:
+            self.bytes_held -= len(each.message)
+        self._returned = [it for it in self._returned if not it.abandoned]
+        self._queued = deque([it for it in self._queued if not it.abandoned])
 
     def encode_again(
         self, revision: int, anew: Callable[[PendingAppend[W]], Sequence[PendingAppend[W]]]

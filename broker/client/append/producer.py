@@ -156,8 +156,10 @@ class Producer(AnswerSink):
             ) from self._last_error
 
     def close(self) -> None:
-        """Refuse further appends; `run` returns once everything is answered."""
+        """Refuse further appends; `run` returns once all that is waited for is answered."""
         self._closing = True
+        # The server may have told to wait for seconds before they are sent again.
+        self._outbox.drop_abandoned()
         self._work.set()
         if self._stream is not None:
             self._stream.finish()
@@ -218,8 +220,7 @@ class Producer(AnswerSink):
                 self._stream_refused(error)
         self._stream = None
         self._begin_wait()
-        for pending in self._outbox.stream_lost(resend=self._resend):
-            self._fail_unknown(pending)
+        self._stream_lost()
         if not self._outbox.to_send:
             self._end_wait(succeeded=False)
         # Also after a stream that ended regularly: only a success on the next one resets it.
@@ -228,6 +229,12 @@ class Producer(AnswerSink):
         if self._location and self._outbox.to_send:
             delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
+
+    def _stream_lost(self) -> None:
+        for pending in self._outbox.stream_lost(resend=self._resend):
+            self._fail_unknown(pending)
+        if self._closing:
+            self._outbox.drop_abandoned()  # those that were in flight need no further stream
 
     def _stream_refused(self, error: ServerRefusal) -> None:
         if self._location and is_wrong_node(error.code):

@@ -176,13 +176,12 @@ class ProducerStream:
             if self._replace_because is not None:
                 return await self._drain()
             if self._pause_s:
-                pause_s, self._pause_s = self._pause_s, 0.0
-                await anyio.sleep(pause_s)
+                await self._pause()
             elif outbox.to_send:
                 room = await stream.room()
                 requests = outbox.take(min(room, WRITE_BYTES_MAX))
                 await stream.write(self._codec.framed(requests), WRITE_S)
-            elif self._finishing and not outbox.in_flight:
+            elif self._finishing and not outbox.awaits_answers:
                 return await self._say_goodbye(stream)
             else:
                 work.clear()
@@ -191,6 +190,15 @@ class ProducerStream:
                     await work.wait()
                 finally:
                     self._idle = None
+
+    async def _pause(self) -> None:
+        """Send nothing for as long as the server asked; no longer than there is something left."""
+        pause_s, self._pause_s = self._pause_s, 0.0
+        with anyio.move_on_after(pause_s):
+            while self._outbox.waits or not self._finishing:
+                self._work.clear()
+                await self._work.wait()
+        self._work.set()
 
     async def _drain(self) -> None:
         """Wait for the answers in flight, mostly refusals; send nothing more."""

@@ -53,6 +53,18 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             self.flying[request_id] = number
         assert taken or not [it for it in waiting if not self.pending[it].abandoned]
 
+    @rule()
+    def drop_abandoned(self) -> None:
+        self.outbox.drop_abandoned()
+        for number in sorted(set(self.pending) - set(self.flying.values())):
+            if self.pending[number].abandoned:
+                self.finish(number)
+
+    @invariant()
+    def knows_whether_anybody_waits(self) -> None:
+        awaited = [it for it in self.flying.values() if not self.pending[it].abandoned]
+        assert self.outbox.awaits_answers == bool(awaited)
+
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
