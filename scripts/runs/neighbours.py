@@ -57,10 +57,11 @@ def main() -> int:
     if options.loud:
         asyncio.run(_be_loud(options.loud, options.seconds))
         return 0
-    return asyncio.run(_run(options.seconds, options.rounds))
+    return asyncio.run(measured(options.seconds, options.rounds))
 
 
-async def _run(seconds: float, rounds: int) -> int:
+async def measured(seconds: float, rounds: int) -> int:
+    """Measure so many rounds; 0 when the neighbour kept its rate and its p99."""
     before, during = Noticed(), Noticed()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -72,8 +73,8 @@ async def _run(seconds: float, rounds: int) -> int:
             await _quiet(log, 2.0, Noticed())  # connections and caches
             for _ in range(rounds):  # in turns, because other programs load the machine, too
                 await _quiet(log, seconds, before)
-                landed = await _beside_loud(broker.address, log, seconds, during)
-    return _verdict(before, during, landed.strip())
+                loud = await _beside_loud(broker.address, log, seconds, during)
+    return verdict(before, during, loud.strip())
 
 
 async def _beside_loud(address: str, log: Client, seconds: float, during: Noticed) -> str:
@@ -84,7 +85,8 @@ async def _beside_loud(address: str, log: Client, seconds: float, during: Notice
     )
     try:
         assert loud.stdout is not None
-        await anyio.to_thread.run_sync(loud.stdout.readline)
+        if not await anyio.to_thread.run_sync(loud.stdout.readline):
+            raise SystemExit("the loud tenant did not start; its own message stands above")
         await _quiet(log, seconds, during)
         return await anyio.to_thread.run_sync(loud.stdout.readline)
     finally:
@@ -142,12 +144,12 @@ async def _be_loud(address: str, seconds: float) -> None:
             await anyio.sleep(max(0.0, began_s + asked / wanted - time.monotonic()))
         took_s = time.monotonic() - began_s
         mib = LOUD_BATCH_BYTES / (1 << 20) / took_s
-        # Before the clients close: what they still have in flight may wait for seconds.
         print(f"asked for {asked * mib:.1f} MiB/s and got {landed * mib:.1f} MiB/s", flush=True)
         tasks.cancel_scope.cancel()
 
 
-def _verdict(before: Noticed, during: Noticed, loud: str) -> int:
+def verdict(before: Noticed, during: Noticed, loud: str) -> int:
+    """Print what both said; 0 when the neighbour kept enough of what it had `before`."""
     print(f"the loud tenant {loud}, with a limit of {LOUD_BYTES_S >> 20} MiB/s")
     print(f"{'the neighbour':16} {'appends/s':>10} {'p99, ms':>8} {'read p99, ms':>13}")
     for name, it in (("before", before), ("meanwhile", during)):
