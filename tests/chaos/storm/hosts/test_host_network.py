@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[4]
 NOT_HERE = 3
 CHILD = """
 import subprocess, sys
+sys.path.append({root!r})
 from tests.chaos.storm.hosts.host_network import host_network
 from tests.network_namespaces import NoNamespaces
 
@@ -42,8 +43,9 @@ REFUSED, TIMED_OUT = 111, 11
 
 
 def test_hosts_see_each_other_unless_they_are_cut_off_one_way_or_the_other() -> None:
+    child = CHILD.replace("{root!r}", repr(str(ROOT)))
     done = subprocess.run(
-        [sys.executable, "-c", CHILD], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode == NOT_HERE:
         pytest.skip(done.stdout)
