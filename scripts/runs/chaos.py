@@ -73,7 +73,10 @@ def stage_of(*, hosts: bool) -> Stage:
     if not hosts:
         return ONE_MACHINE
     from tests.chaos.storm.hosts.host_storm import HOSTS  # noqa: PLC0415
+    from tests.kafka_node import fetch_kafka  # noqa: PLC0415
 
+    # The hosts see nothing but each other.
+    fetch_kafka()
     return HOSTS
 
 
