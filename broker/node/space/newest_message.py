@@ -36,12 +36,14 @@ async def newest_tick(
 async def _parts(
     channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId
 ) -> list[VChannelPart]:
-    contents = [
-        await channel.contents.sealed(channel.log, segment)
-        for segment in channel.log.segments()
-        if segment.next_id > from_id
-    ]
-    contents.append(await channel.contents.active(channel.log, 1))
+    contents, base = [], MessageId(0)
+    for segment in channel.log.segments():
+        # What lies outside is not read: most purges end in a segment that was sealed long ago.
+        if segment.next_id > from_id and base < until_id:
+            contents.append(await channel.contents.sealed(channel.log, segment))
+        base = segment.next_id
+    if base < until_id:
+        contents.append(await channel.contents.active(channel.log, 1))
     parts = [it[vchannel] for it in contents if vchannel in it]
     return [it for it in parts if it.base_id < until_id and it.next_id > from_id]
 
