@@ -37,6 +37,7 @@ from tests.kafka_node import kafka_node, new_place
 
 __all__ = ["kafka_node"]
 CHANNEL = PChannelName("c")
+LOOKS_MAX = APPENDS_MAX = 5000
 SMALL = KafkaSizes(segment_bytes=8192, index_spacing_bytes=512, record_bytes_max=1 << 20)
 
 
@@ -65,6 +66,20 @@ def alter(admin: AdminClient, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     done(admin.incremental_alter_configs([resource]))
+    # The controller answers before the broker, which is asked here, has heard of it.
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    for _ in range(LOOKS_MAX):
+        [answer] = admin.describe_configs([asked]).values()
+        if answer.result(30)[name].value == value:
+            return
+    raise AssertionError(f"{topic} has not got {name}={value}")
+
+
+async def append_until_refused(log: Log, base_id: int, taken: list[Record]) -> None:
+    """The broker may take some before it heeds a smaller max.message.bytes."""
+    for at in range(base_id, base_id + APPENDS_MAX):
+        await log.append([record(at, size=5000)])
+        taken.append(record(at, size=5000))
 
 
 async def refused(wal: KafkaWal, term: int = 1) -> str:
@@ -123,15 +138,16 @@ async def test_a_group_that_kafka_refuses_is_certainly_not_stored(
     log = await wal.open(CHANNEL, Term(1))
     await log.append(group(1, 2))
     alter(admin, place.topic(CHANNEL), "max.message.bytes", "1000")
+    taken: list[Record] = []
     with pytest.raises(NotStored, match=r"max\.message\.bytes of the topic is too small"):
-        await log.append([record(7, size=5000)])
+        await append_until_refused(log, 7, taken)
     [told] = wal.warnings()
     assert "which is not stored" in told
     await log.close()
     assert "has max.message.bytes=1000; the log needs" in await refused(wal, 2)
     alter(admin, place.topic(CHANNEL), "max.message.bytes", "2000000")
     log = await wal.open(CHANNEL, Term(3))
-    assert await read_all(log) == group(1, 2)
+    assert await read_all(log) == [*group(1, 2), *taken]
     await log.close()
 
 

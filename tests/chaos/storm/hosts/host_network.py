@@ -111,7 +111,8 @@ def _switch(devices: Mapping[str, IO[bytes]], seed: int) -> "Iterator[subprocess
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        # The switch is a module of the tests, which a Python with a safe path does not see.
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         pass_fds=[it.fileno() for it in devices.values()],
     )
     try:
