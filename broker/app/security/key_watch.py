@@ -18,7 +18,10 @@ async def read_if_due(ring: KeyRing, source: KeySource) -> bool:
         return False
     ring.begin()
     try:
-        ring.adopt(read_key_set(await source.read()))
+        data = await source.read()
+        # The same object while nothing changes: tokens that were checked stay so.
+        ring.adopt(ring.keys if data == ring.published else read_key_set(data))
+        ring.published = data
     except (BadSource, BadKeySet) as error:
         ring.keep(str(error))
     finally:

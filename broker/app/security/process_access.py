@@ -104,6 +104,8 @@ async def _controlled(
     jwt = await jwt_access(settings, clock.monotonic_s)
     gate = AccessGate(clock.wall_ms, secret=secret, others=None if jwt is None else jwt.tokens)
     gate.adopt(book)
+    if jwt is not None:
+        jwt.ring.on_change = gate.look
     records = StoredAccess(store)
     gate.newest = BookRefresh(records, gate).newest
     sight = Sight(clock.monotonic_s, clock.monotonic_s())

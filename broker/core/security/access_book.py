@@ -72,8 +72,8 @@ class Origin(Enum):
 class Principal:
     """Somebody who has proved who they are.
 
-    `roles`: None for those of the user in the book. `token`: the id of ours. `expires_ms`: when
-    the proof ends; 0: never.
+    `roles`: None for those of the user in the book. `token`: the id of ours, or the fingerprint of
+    the key that signed a JWT. `expires_ms`: when the proof ends; 0: never.
     """
 
     name: str

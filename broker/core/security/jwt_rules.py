@@ -90,8 +90,12 @@ def checked_header(header: Mapping[str, object], rules: JwtRules) -> JwtHeader:
     return JwtHeader(algorithm, key_id)
 
 
-def principal_of(claims: Mapping[str, object], rules: JwtRules, now_ms: int) -> Principal:
+def principal_of(
+    claims: Mapping[str, object], rules: JwtRules, now_ms: int, key: str = ""
+) -> Principal:
     """Who the claims of a JWT with a valid signature speak of, until it expires.
+
+    `key`: the fingerprint of the key that signed it, kept as the principal's token.
 
     Roles that the access book does not have grant nothing. Raises Refused(NOT_AUTHENTICATED).
     """
@@ -110,6 +114,7 @@ def principal_of(claims: Mapping[str, object], rules: JwtRules, now_ms: int) -> 
     return Principal(
         USER_PREFIX + _user(claims, rules.user_claim),
         Origin.OTHER,
+        token=key,
         roles=_roles(claims, rules.roles_claim),
         expires_ms=expires_ms,
     )

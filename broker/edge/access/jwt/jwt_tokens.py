@@ -23,14 +23,18 @@ from broker.core.security.jwt_rules import (
     principal_of,
 )
 from broker.edge.access.jwt.key_ring import KeyRing
-from broker.edge.access.jwt.key_set import PublicKey
+from broker.edge.access.jwt.key_set import PublicKey, fingerprint
 from broker.edge.access.jwt.strict_json import json_object
-from broker.model.failure import Refused
+from broker.model.failure import Refusal, Refused
 
 TOKEN_LENGTH_MAX: Final = 8 * 1024
 CHECKED_MAX: Final = 1024
 """Tokens that need no second check of their signature, which costs as much as a small call."""
 _FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_KEY_GONE: Final = bad_jwt(
+    "is signed with a key that the identity provider withdrew while the call was open; get a new"
+    " one"
+).refusal
 # It knows no other algorithm, so none can be taken for one of these.
 _SIGNATURES: Final = PyJWS(algorithms=ALGORITHMS)
 
@@ -63,12 +67,17 @@ class JwtTokens:
 
     def _check(self, token: str, now_ms: int) -> Principal:
         header = read_header(token, self._rules)
-        payload = _signed(token, header, self._ring.keys.find(header))
+        key = self._ring.keys.find(header)
+        payload = _signed(token, header, key)
         try:
             claims = json_object(payload)
         except ValueError as error:
             raise bad_jwt(f"has claims that cannot be read: {error}") from None
-        return principal_of(claims, self._rules, now_ms)
+        return principal_of(claims, self._rules, now_ms, fingerprint(header, key))
+
+    def lost(self, principal: Principal) -> Refusal | None:
+        """See OtherTokens: the key that signed the token may be published no longer."""
+        return None if principal.token in self._ring.keys.fingerprints else _KEY_GONE
 
     async def prepare(self, token: str) -> None:
         """See OtherTokens: read the keys again when this one is signed with another."""

@@ -22,10 +22,14 @@ class KeyRing:
         self.refresh = refresh
         self.now_s = now_s
         self.keys = KeySet()
+        self.published = b""
+        """What they were read from."""
         self.seen_s: float | None = None
         """When they were last read; None: never."""
         self.failure = ""
         """Why they cannot be read since then."""
+        self.on_change: Callable[[], None] = _ignore
+        """Called when other keys are in force."""
         self._ended = anyio.Event()
 
     def begin(self) -> None:
@@ -37,9 +41,11 @@ class KeyRing:
         for ignored in keys.ignored:
             if ignored not in self.keys.ignored:
                 log.warning("a key of the identity provider cannot be used", because=ignored)
-        self.keys = keys
+        changed, self.keys = keys is not self.keys, keys
         self.seen_s = self.now_s()
         self.failure = ""
+        if changed:
+            self.on_change()
 
     def keep(self, failure: str) -> None:
         """Nothing could be read: what is known stays in force."""
@@ -73,3 +79,7 @@ class KeyRing:
         elif not self.keys:
             found.append("the identity provider (jwt_jwks) has no key that fits: JWTs are refused")
         return found
+
+
+def _ignore() -> None:
+    """Nobody listens yet."""

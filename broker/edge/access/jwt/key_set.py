@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.api_jwk import PyJWK
 from jwt.exceptions import PyJWTError
 
@@ -35,6 +37,14 @@ class KeySet:
 
     keys: Mapping[tuple[str, str], PublicKey] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    fingerprints: frozenset[str] = field(init=False, compare=False)
+    """Of each key with its ID and algorithm: a token of another one would be refused."""
+
+    def __post_init__(self) -> None:
+        found = frozenset(
+            [fingerprint(JwtHeader(it[1], it[0]), key) for it, key in self.keys.items()]
+        )
+        object.__setattr__(self, "fingerprints", found)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,6 +87,13 @@ def read_key_set(data: bytes) -> KeySet:
         except _Unfit as unfit:
             ignored.append(f"key {_shown(jwk, number)} is ignored: {unfit}")
     return KeySet(keys, tuple(ignored))
+
+
+def fingerprint(header: JwtHeader, key: PublicKey) -> str:
+    """Another one for another key, and for another ID or algorithm of the same key."""
+    body = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    named = f"{header.algorithm} {header.key_id} ".encode("utf-8", "surrogatepass")
+    return sha256(named + body).hexdigest()
 
 
 class _Unfit(Exception):

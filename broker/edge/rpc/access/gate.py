@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from broker.core.security.access_book import PROCESS, AccessBook, Principal
+from broker.core.security.access_book import PROCESS, AccessBook, Origin, Principal
 from broker.core.security.tokens import PREFIX, read_token
 from broker.edge.rpc.access.access import UNCONTROLLED, Access, nothing_newer
 from broker.edge.rpc.access.collection_names import CollectionNames
@@ -30,6 +30,10 @@ class OtherTokens(Protocol):
 
         Raises Refused(NOT_AUTHENTICATED) to tell why.
         """
+        ...
+
+    def lost(self, principal: Principal) -> Refusal | None:
+        """Why a token that proved this no longer does, whatever the time; None while it does."""
         ...
 
     async def prepare(self, token: str) -> None:
@@ -79,7 +83,7 @@ class AccessGate:
             assert access.principal is not None, "open calls have principals"
             if not self.book.holds_good(access.principal, now_ms):
                 access.end(GONE)
-            elif (refusal := access.lost()) is not None:
+            elif (refusal := self._disproved(access.principal) or access.lost()) is not None:
                 access.end(refusal)
 
     def enter(self, metadata: Mapping[str, str | bytes], peer: ConnectedPeer | None) -> Access:
@@ -117,6 +121,11 @@ class AccessGate:
     def leave(self, access: Access) -> None:
         """The call has ended."""
         self._open.discard(access)
+
+    def _disproved(self, principal: Principal) -> Refusal | None:
+        if self.others is None or principal.origin is not Origin.OTHER:
+            return None
+        return self.others.lost(principal)
 
     def _principal(
         self, metadata: Mapping[str, str | bytes], peer: ConnectedPeer | None

@@ -10,7 +10,7 @@ import pytest
 
 from actors import SystemClock
 from broker.app import Broker
-from broker.client import Client, connect
+from broker.client import BatchScanner, Client, connect
 from broker.client.errors import NotAuthenticated, PermissionDenied
 from tests.jwt_provider import AUDIENCE, ISSUER, claims, jwk, key_set, token
 from tests.local_broker import local_broker
@@ -41,11 +41,11 @@ async def broker_with_provider(folder: Path) -> AsyncIterator[Broker]:
         yield broker
 
 
-def of(user: str, *roles: str, number: int = 0, **others: Any) -> str:
+def of(user: str, *roles: str, number: int = 0, key_id: str = "k1", **others: Any) -> str:
     """A token that is valid now."""
     now_s = SystemClock().wall_ms() // 1000
     whole = claims(sub=user, tidemark_roles=list(roles), iat=now_s, exp=now_s + HOUR_S, **others)
-    return token(whole, number=number)
+    return token(whole, key_id, number=number)
 
 
 async def test_roles_of_a_jwt_allow_and_deny_and_its_end_ends_a_stream(tmp_path: Path) -> None:
@@ -72,6 +72,33 @@ async def read_until_the_token_is_over(broker: Broker, log: Client, read: list[b
         if read:
             # Two hours pass at once, while the stream is open.
             broker.edge._middleware.access.now_ms = later
+
+
+async def test_a_withdrawn_key_ends_open_streams_and_lets_those_of_others_go_on(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "keys.json"
+    async with broker_with_provider(tmp_path) as broker:
+        file.write_bytes(key_set(jwk("k1"), jwk("k2", number=1)))
+        kept, gone = of("ann", "admin"), of("eve", "admin", number=1, key_id="k2")
+        with anyio.fail_after(GUARD_S):
+            async with (
+                connect(broker.address, token=kept) as ann,
+                connect(broker.address, token=gone) as eve,
+            ):
+                await ann.collections.create("clicks", shards=1)
+                await ann.append("clicks", b"one")
+                read = eve.read_batches("clicks", start="all")
+                assert len((await anext(read)).messages) == 1
+                file.write_bytes(key_set(jwk("k1")))
+                with pytest.raises(NotAuthenticated, match="identity provider"):
+                    await read_to_its_end(read)
+                await ann.append("clicks", b"two")
+
+
+async def read_to_its_end(read: BatchScanner) -> None:
+    async for _ in read:
+        pass
 
 
 def later() -> int:

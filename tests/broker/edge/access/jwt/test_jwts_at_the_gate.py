@@ -47,6 +47,45 @@ def test_a_call_with_a_jwt_ends_when_it_expires() -> None:
     assert "expired" in refusal.cause
 
 
+def test_a_withdrawn_key_ends_the_calls_of_its_tokens_at_once_and_no_others() -> None:
+    async def main() -> list[Refusal]:
+        world, kept_ended, ended = World(), list[Refusal](), list[Refusal]()
+        world.ring.on_change = world.gate.look
+        both = jwk("k1"), jwk("k2", number=1)
+        world.ring.adopt(read_key_set(key_set(*both)))
+        kept = world.gate.enter({"authorization": f"Bearer {token(claims())}"}, None)
+        kept.end = kept_ended.append
+        header = {"authorization": f"Bearer {token(claims(), 'k2', number=1)}"}
+        access = world.gate.enter(header, None)
+        access.end = ended.append
+        # The same keys in another order, and with one more.
+        world.ring.adopt(read_key_set(key_set(jwk("k3", number=2), *reversed(both))))
+        assert not ended
+        # Another key of the same ID is another key.
+        world.ring.adopt(read_key_set(key_set(jwk("k1"), jwk("k2", number=2))))
+        assert not kept_ended
+        with pytest.raises(Refused, match="not signed with the key"):
+            world.gate.enter(header, None)
+        return ended
+
+    (refusal,) = run_seeded(1, main)
+    assert "withdrew while the call was open" in refusal.cause
+
+
+def test_a_key_that_is_for_one_other_algorithm_from_now_on_is_withdrawn() -> None:
+    async def main() -> list[Refusal]:
+        world, ended = World(), list[Refusal]()
+        world.ring.adopt(read_key_set(key_set(jwk("r", "RS256"))))
+        header = {"authorization": f"Bearer {token(claims(), 'r', 'RS256')}"}
+        access = world.gate.enter(header, None)
+        access.end = ended.append
+        world.ring.adopt(read_key_set(key_set(jwk("r", "RS256", alg="PS256"))))
+        world.gate.look()
+        return ended
+
+    assert len(run_seeded(1, main)) == 1
+
+
 @pytest.mark.parametrize(
     "metadata",
     [

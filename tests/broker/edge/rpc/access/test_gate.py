@@ -148,15 +148,20 @@ async def test_processes_of_the_cluster_show_its_secret_and_may_do_everything(wo
 
 async def test_other_tokens_are_shown_to_the_other_way(world: World) -> None:
     shown: list[str] = []
+    withdrawn: dict[str, Refusal] = {}
 
     class Others:
         async def prepare(self, token: str) -> None:
             shown.append(f"prepared {token}")
 
+        def lost(self, principal: Principal) -> Refusal | None:
+            return withdrawn.get(principal.token)
+
         def __call__(self, token: str, now_ms: int) -> Principal | None:
             shown.append(token)
             assert now_ms == world.now_ms
-            return Principal("jane", Origin.OTHER, roles=("r",)) if token == "good" else None
+            jane = Principal("jane", Origin.OTHER, "key", roles=("r",))
+            return jane if token == "good" else None
 
     world.gate.others = Others()
     for header in ({}, BEARER, {"authorization": "Bearer good"}):
@@ -167,6 +172,13 @@ async def test_other_tokens_are_shown_to_the_other_way(world: World) -> None:
     world.enter(BEARER)
     world.refused({"authorization": "Bearer tm_bad"})
     assert shown == ["prepared good", "good", "bad"]
+
+    world.enter(BEARER)
+    world.gate.look()
+    assert world.ended == []
+    withdrawn["key"] = Refusal(StreamingCode.NOT_AUTHENTICATED, "withdrawn")
+    world.gate.look()
+    assert world.ended == [withdrawn["key"]], "our own tokens have no such key"
 
 
 async def test_a_channel_is_allowed_by_its_collection_and_looked_up_once(world: World) -> None:
