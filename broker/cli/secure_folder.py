@@ -1,4 +1,8 @@
-"""`tidemark init --secure`: a folder with an authority, certificates and settings."""
+"""`tidemark init --secure`: a folder with an authority, certificates, a token and settings.
+
+The settings turn `auth` on. The token of the administrator is in one file of its own; the broker
+gets a salted hash of it, from the file of first users, when it starts for the first time.
+"""
 
 import ipaddress
 import os
@@ -10,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.addresses import joined_address
+from broker.app.security.bootstrap import first_users
 from broker.app.security.certificate_authority import (
     AUTHORITY_DAYS,
     CERTIFICATE_DAYS,
@@ -22,7 +27,11 @@ from broker.cli.show.output import show
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 READABLE, PRIVATE = 0o644, 0o600
 CONFIG = "tidemark.toml"
+USERS = "users.toml"
+TOKEN = "admin.token"
 SERVER = "server"
+ADMIN = "admin"
+"""The first user. No certificate has this name: it alone would prove who calls."""
 LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 HOST_NAME: Final = re.compile(rf"(\*\.)?{LABEL}(\.{LABEL})*")
 """A name as DNS and containers have it; with `*.`, every name below it."""
@@ -35,6 +44,12 @@ def make_secure_folder(folder: Path, hosts: Sequence[str], clients: Sequence[str
     name of this machine.
     """
     hosts, clients = hosts or [socket.gethostname()], [*dict.fromkeys(clients)]
+    if ADMIN in clients:
+        fail(
+            f"{ADMIN!r} is the user who has the token, and with a certificate of that name would"
+            " need none; name the client otherwise",
+            USAGE,
+        )
     if wrong := [it for it in clients if it in (SERVER, "ca") or not _fits(it)]:
         fail(f"{wrong[0]!r} cannot be the name of a client: use letters, digits, - and _", USAGE)
     if wrong := [it for it in hosts if not _is_host(it)]:
@@ -64,6 +79,9 @@ def _write_all(folder: Path, issued: Mapping[str, Issued], client: str) -> None:
     for name, each in issued.items():
         _write(folder / f"{name}.pem", each.cert, READABLE)
         _write(folder / f"{name}.key", each.key, PRIVATE)
+    token, users = first_users(ADMIN)
+    _write(folder / TOKEN, f"{token}\n".encode(), PRIVATE)
+    _write(folder / USERS, users.encode(), READABLE)
     # Last: a folder with settings is whole.
     _write(folder / CONFIG, _settings(folder, client).encode(), READABLE)
 
@@ -77,11 +95,14 @@ def _settings(folder: Path, client: str) -> str:
         f"data_dir = {path('data')}\n"
         f"tls_cert = {path(f'{SERVER}.pem')}\n"
         f"tls_key = {path(f'{SERVER}.key')}\n"
-        f"tls_ca = {path('ca.pem')}\n\n"
+        f"tls_ca = {path('ca.pem')}\n"
+        'auth = "on"\n'
+        f"auth_bootstrap = {path(USERS)}\n\n"
         "[client]\n"
         f"tls_ca = {path('ca.pem')}\n"
         f"tls_cert = {path(f'{client}.pem')}\n"
         f"tls_key = {path(f'{client}.key')}\n"
+        f"token_file = {path(TOKEN)}\n"
     )
 
 
@@ -111,10 +132,14 @@ def _say(folder: Path, host: str, clients: Sequence[str]) -> None:
     show(
         f"made {folder} with an authority (ca, {AUTHORITY_DAYS // 365} years) and certificates"
         f" ({CERTIFICATE_DAYS} days) for the broker and for {', '.join(clients)}",
+        f"the token of the user {ADMIN}, who may do everything, is in {folder}/{TOKEN} and nowhere"
+        " else",
         "start a broker that other machines may reach:",
         f"  tidemark serve --config {folder}/{CONFIG} --listen {anywhere}:19531 --advertise {host}",
-        "call it from here:",
+        f"call it from here, as {ADMIN}:",
         f"  tidemark health --config {folder}/{CONFIG}",
+        f"let who has the certificate of {client} append, or do what other roles and grants say:",
+        f"  tidemark auth user add {client} --role writer --config {folder}/{CONFIG}",
         f"from other machines, with copies of ca.pem, {client}.pem and {client}.key:",
         f'  connect("{joined_address(host, 19531)}",'
         f' tls=Tls("ca.pem", "{client}.pem", "{client}.key"))',

@@ -8,6 +8,7 @@ The file is TOML:
     [users.root]
     roles = ["admin"]
     token = "tm_..."        # optional; then nobody else may read the file
+    token_hash = "sha256:..."    # instead: what `tidemark init --secure` keeps of a token
 
     [users.loader]          # without a token: known by a certificate of this name
     roles = ["loader"]
@@ -26,13 +27,14 @@ from broker.app.storage import metadata
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import ADMIN, AccessBook
 from broker.core.security.book_changes import with_role, with_token, with_user
-from broker.core.security.tokens import StoredToken, digest_of, read_token
+from broker.core.security.tokens import StoredToken, digest_of, hash_text, read_hash, read_token
 from broker.data_folder import DataFolderError, hold
 from broker.edge.access.new_token import new_salt, new_token
 from broker.model.failure import Refused
 from broker.process_settings import Settings
 
-KEYS: Final = {"roles": {"grants"}, "users": {"roles", "token"}}
+KEYS: Final = {"roles": {"grants"}, "users": {"roles", "token", "token_hash"}}
+TEXTS: Final = ("token", "token_hash")
 
 
 def with_admin(book: AccessBook, user: str, token: StoredToken, now_ms: int) -> AccessBook:
@@ -62,6 +64,17 @@ async def bootstrap_administrator(settings: Settings, user: str) -> str:
     return text
 
 
+def first_users(administrator: str) -> tuple[str, str]:
+    """A new token of an administrator, and the content of a file that has its hash alone."""
+    text, token = new_token(administrator, SystemClock().wall_ms())
+    file = (
+        "# The first users, read while nobody may administer the broker. The hash is no secret:\n"
+        "# it proves nothing, and the token cannot be found from it.\n"
+        f'[users.{administrator}]\nroles = ["{ADMIN}"]\ntoken_hash = "{hash_text(token)}"\n'
+    )
+    return text, file
+
+
 def with_bootstrap(book: AccessBook, file: Path, now_ms: int) -> AccessBook:
     """The book with the roles, users and tokens of the file. Raises CannotStart."""
     content = _read(file)
@@ -72,6 +85,10 @@ def with_bootstrap(book: AccessBook, file: Path, now_ms: int) -> AccessBook:
             book = with_user(book, name, fields.get("roles", []), replaces=name in book.users)
             if "token" in fields:
                 book = with_token(book, _token(file, name, str(fields["token"]), now_ms), now_ms)
+            if "token_hash" in fields:
+                book = with_token(
+                    book, _hashed(file, name, str(fields["token_hash"]), now_ms), now_ms
+                )
     except Refused as refused:
         raise CannotStart(f"{file}: {refused.refusal.cause}") from None
     return book
@@ -102,9 +119,9 @@ def _check(file: Path, table: str, name: str, fields: object) -> None:
     if not isinstance(fields, dict) or not KEYS[table].issuperset(fields):
         raise CannotStart(f"{file}: [{table}.{name}] may have {known} only")
     for key, value in fields.items():
-        texts = [value] if key == "token" else value
+        texts = [value] if key in TEXTS else value
         if not isinstance(texts, list) or not all(isinstance(it, str) for it in texts):
-            form = "text" if key == "token" else "a list of texts"
+            form = "text" if key in TEXTS else "a list of texts"
             raise CannotStart(f"{file}: {key} of [{table}.{name}] must be {form}")
 
 
@@ -117,3 +134,13 @@ def _token(file: Path, user: str, text: str, now_ms: int) -> StoredToken:
         )
     made = StoredToken(given.id, user, new_salt(), b"", now_ms, note=f"from {file.name}")
     return replace(made, digest=digest_of(made.salt, given.secret))
+
+
+def _hashed(file: Path, user: str, text: str, now_ms: int) -> StoredToken:
+    found = read_hash(text, user, now_ms, f"from {file.name}")
+    if found is None:
+        raise CannotStart(
+            f"{file}: the token_hash of {user!r} has not the form sha256:ID:SALT:DIGEST;"
+            " `tidemark init --secure` makes one"
+        )
+    return found

@@ -5,6 +5,7 @@ are for passwords, which people choose.
 """
 
 import hmac
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -14,6 +15,10 @@ PREFIX: Final = "tm_"
 SECRET_LENGTH_MIN: Final = 43
 TOKEN_LENGTH_MAX: Final = 256
 _ID_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_HASHED: Final = "sha256"
+_HASH: Final = re.compile(
+    rf"{_HASHED}:([a-z0-9]{{1,64}}):((?:[0-9a-f]{{2}}){{16,64}}):([0-9a-f]{{64}})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,20 @@ def read_token(text: str) -> TokenText | None:
     if not id or not _ID_CHARACTERS.issuperset(id) or len(secret) < SECRET_LENGTH_MIN:
         return None
     return TokenText(id, secret)
+
+
+def hash_text(token: StoredToken) -> str:
+    """What is kept of the token's secret, as one line: `sha256:ID:SALT:DIGEST`, in hex."""
+    return f"{_HASHED}:{token.id}:{token.salt.hex()}:{token.digest.hex()}"
+
+
+def read_hash(text: str, user: str, made_ms: int, note: str) -> StoredToken | None:
+    """The token of a `hash_text`; None for what has not the form of one."""
+    found = _HASH.fullmatch(text)
+    if found is None:
+        return None
+    id, salt, digest = found.groups()
+    return StoredToken(id, user, bytes.fromhex(salt), bytes.fromhex(digest), made_ms, note=note)
 
 
 def digest_of(salt: bytes, secret: str) -> bytes:

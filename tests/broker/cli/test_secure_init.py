@@ -1,8 +1,12 @@
 """From an empty folder to a cluster with TLS, by the commands that `tidemark init` prints."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,15 +15,19 @@ from broker.client import ConnectionLost, Tls, connect
 from tests.broker_process import BrokerProcess
 
 GUARD_S = 120.0
+NOTHING: Mapping[str, str] = {}
 
 
-def tidemark(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def tidemark(
+    *words: str | Path, stdin: bytes = b"", environment: Mapping[str, str] = NOTHING
+) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "broker", *map(str, words)],
         input=stdin,
         capture_output=True,
         timeout=GUARD_S,
         check=False,
+        env={**os.environ, **environment},
     )
 
 
@@ -35,8 +43,12 @@ async def test_what_init_makes_serves_nodes_and_clients_with_certificates(tmp_pa
     settings = {"pchannels": "2", "nodes": "2", "config": str(config)}
     with BrokerProcess(tmp_path / "data", "127.0.0.1:0", **settings) as broker:
         at = ("--server", broker.listen, "--config", config)
-        created = tidemark("collection", "create", "flights", "--shards", "2", *at)
-        assert created.returncode == 0, created.stderr
+        for words in (
+            ("collection", "create", "flights", "--shards", "2"),
+            ("auth", "user", "add", "app", "--role", "reader"),
+        ):
+            done = tidemark(*words, *at)
+            assert done.returncode == 0, done.stderr
         stored = tidemark("produce", "flights", *at, stdin=b"one\ntwo\nthree\n")
         assert stored.returncode == 0, stored.stderr
         tls = Tls(folder / "ca.pem", folder / "app.pem", folder / "app.key")
@@ -53,6 +65,54 @@ async def test_what_init_makes_serves_nodes_and_clients_with_certificates(tmp_pa
         with pytest.raises(ConnectionLost, match="asks clients for a certificate"):
             async with connect(broker.listen, tls=Tls(folder / "ca.pem")):
                 pass
+
+
+def test_the_printed_lines_work_and_nobody_does_anything_without_the_token(tmp_path: Path) -> None:
+    done = tidemark("init", "--secure", tmp_path / "secure", "--host", "localhost")
+    assert done.returncode == 0, done.stderr
+    serve, *calls = [
+        line.split()[1:] for line in done.stdout.decode().splitlines() if "  tidemark " in line
+    ]
+    config = serve[serve.index("--config") + 1]
+    with BrokerProcess(tmp_path / "data", pchannels="1", config=config) as broker:
+        for words in calls:
+            assert config in words
+            called = tidemark(*words, "--server", broker.listen)
+            assert called.returncode == 0, called.stderr
+        # The certificate alone, of a user and of nobody.
+        given = tomllib.loads(Path(config).read_text())["client"]
+        profile = {name: given[name] for name in ("tls_ca", "tls_cert", "tls_key")}
+        assert whoami(broker.listen, profile).stdout.startswith(b"client, by certificate")
+
+        profile["tls_cert"] = str(Path(config).with_name("server.pem"))
+        profile["tls_key"] = str(Path(config).with_name("server.key"))
+        refused = whoami(broker.listen, profile)
+        assert refused.returncode == 1
+        assert b"this broker asks who calls; pass a token" in refused.stderr
+        assert b"Traceback" not in refused.stderr
+
+
+def whoami(server: str, files: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    environment = {f"TIDEMARK_{name.upper()}": value for name, value in files.items()}
+    return tidemark("auth", "whoami", "--server", server, environment=environment)
+
+
+def test_the_token_is_in_one_file_for_its_owner_and_the_broker_gets_a_hash(tmp_path: Path) -> None:
+    done = tidemark("init", "--secure", tmp_path / "secure")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "secure"
+    token = (folder / "admin.token").read_text().strip()
+    assert re.fullmatch("tm_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", token)
+    secret = token.rpartition("_")[2]
+    assert (folder / "admin.token").stat().st_mode & 0o777 == 0o600
+    holders = [it.name for it in folder.iterdir() if secret in it.read_text()]
+    assert holders == ["admin.token"]
+    assert secret.encode() not in done.stdout + done.stderr
+    with BrokerProcess(tmp_path / "data", pchannels="1", config=str(folder / "tidemark.toml")):
+        pass
+    kept = [it for it in (tmp_path / "data").rglob("*") if it.is_file()]
+    assert kept
+    assert not [it for it in kept if secret.encode() in it.read_bytes()]
 
 
 def test_keys_are_private_and_settings_are_whole(tmp_path: Path) -> None:
@@ -105,3 +165,10 @@ def test_init_without_secure_says_that_nothing_is_needed(tmp_path: Path) -> None
     refused = tidemark("init", tmp_path / "x")
     assert refused.returncode == 2
     assert b"a broker on loopback needs no preparation" in refused.stderr
+
+
+def test_no_certificate_has_the_name_of_the_administrator(tmp_path: Path) -> None:
+    refused = tidemark("init", "--secure", tmp_path / "x", "--client", "admin")
+    assert refused.returncode == 2
+    assert b"'admin' is the user who has the token" in refused.stderr
+    assert not (tmp_path / "x").exists()

@@ -11,7 +11,7 @@ from broker.cli.session import USAGE, fail
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for keys and settings.")],
     secure: Annotated[
-        bool, typer.Option("--secure", help="Make an authority and certificates for TLS.")
+        bool, typer.Option("--secure", help="Make an authority, certificates and an administrator.")
     ] = False,
     host: Annotated[
         list[str] | None,
@@ -25,11 +25,11 @@ def init(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A client to make a certificate for; may be repeated. Default: admin.",
+            help="A client to make a certificate for; may be repeated. Default: client.",
         ),
     ] = None,
 ) -> None:
-    """Make a folder with all that a broker with TLS and its clients need."""
+    """Make a folder with all that a broker with TLS and users, and its clients, need."""
     if not secure:
         fail(
             "a broker on loopback needs no preparation: run `tidemark serve`; for one that other"
@@ -38,4 +38,4 @@ def init(
         )
     from broker.cli.secure_folder import make_secure_folder
 
-    make_secure_folder(folder, host or [], client or ["admin"])
+    make_secure_folder(folder, host or [], client or ["client"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.process_errors import CannotStart
-from broker.app.security.bootstrap import bootstrap_administrator, with_bootstrap
+from broker.app.security.bootstrap import bootstrap_administrator, first_users, with_bootstrap
 from broker.app.storage import metadata
 from broker.coordinator.access.stored_access import StoredAccess
 from broker.core.security.access_book import AccessBook
@@ -57,8 +57,10 @@ def test_a_file_makes_roles_users_and_tokens(tmp_path: Path) -> None:
         ("x = 1", "[x] is not known; use [roles.NAME] and [users.NAME]"),
         ("[grants.x]", "[grants] is not known"),
         ("users = 1", "[users] is not known"),
-        ("[users]\nroot = 1", "[users.root] may have roles, token only"),
-        ("[users.root]\nrole = ['admin']", "[users.root] may have roles, token only"),
+        ("[users]\nroot = 1", "[users.root] may have roles, token, token_hash only"),
+        ("[users.root]\nrole = ['admin']", "[users.root] may have roles, token, token_hash only"),
+        ("[users.root]\ntoken_hash = 1", "token_hash of [users.root] must be text"),
+        ("[users.root]\ntoken_hash = 'sha256:a:b:c'", "the token_hash of 'root' has not the form"),
         ("[roles.r]\ngrants = 'x'", "grants of [roles.r] must be a list of texts"),
         ("[roles.r]\ngrants = [1]", "grants of [roles.r] must be a list of texts"),
         ("[users.root]\ntoken = 1", "token of [users.root] must be text"),
@@ -88,6 +90,19 @@ def test_a_file_with_tokens_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="cannot read"):
         with_bootstrap(AccessBook(), tmp_path / "none.toml", NOW_MS)
+
+
+def test_a_file_of_first_users_knows_the_token_of_its_administrator_by_a_hash(
+    tmp_path: Path,
+) -> None:
+    token, text = first_users("root")
+    assert token not in text
+    book = with_bootstrap(AccessBook(), written(tmp_path, text, mode=0o644), NOW_MS)
+    given = read_token(token)
+    assert given is not None
+    found = book.bearer(given, NOW_MS)
+    assert found is not None
+    assert (found.name, book.admins()) == ("root", ["root"])
 
 
 async def stored(data_dir: Path) -> AccessBook:

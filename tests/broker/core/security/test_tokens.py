@@ -9,6 +9,8 @@ from broker.core.security.tokens import (
     StoredToken,
     TokenText,
     digest_of,
+    hash_text,
+    read_hash,
     read_token,
 )
 
@@ -59,3 +61,30 @@ def test_a_token_expires_at_its_time_and_one_without_a_time_never_does() -> None
 def test_no_text_of_a_token_shows_its_secret() -> None:
     assert SECRET not in repr(TokenText("a", SECRET))
     assert SECRET not in repr(TOKEN)
+
+
+@given(st.from_regex("[a-z0-9]{1,64}", fullmatch=True), st.binary(min_size=16, max_size=64))
+def test_a_token_comes_back_from_the_line_of_its_hash(id: str, salt: bytes) -> None:
+    token = StoredToken(id, "ann", salt, digest_of(salt, SECRET), 5, note="from a file")
+    line = hash_text(token)
+    assert SECRET not in line
+    assert read_hash(line, "ann", 5, "from a file") == token
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "sha256:a",
+        f"md5:a:{'00' * 16}:{'00' * 32}",
+        f"sha256:A:{'00' * 16}:{'00' * 32}",
+        f"sha256:a:{'00' * 15}:{'00' * 32}",
+        f"sha256:a:{'00' * 16}0:{'00' * 32}",
+        f"sha256:a:{'00' * 65}:{'00' * 32}",
+        f"sha256:a:{'00' * 16}:{'00' * 31}",
+        f"sha256:a:{'00' * 16}:{'00' * 32}\n",
+        f"tm_a_{SECRET}",
+    ],
+)
+def test_a_line_that_is_no_hash_is_none(line: str) -> None:
+    assert read_hash(line, "ann", 5, "") is None
