@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     """PEM file with a certificate to show to etcd, if it asks for one."""
     meta_tls_key: Path | None = None
     """PEM file with the private key of `meta_tls_cert`."""
+    milvus_root: Annotated[str, Field(pattern=r"^([\w.-]+(/[\w.-]+)*)?$", max_length=100)] = ""
+    """`etcd.rootPath` of Milvus's clients, such as `by-dev`: with `meta`, the process is announced
+    there [as they look for it](#milvuss-discovery). Empty: it is not."""
 
     tls_cert: Path | None = None
     """PEM file with the certificate of this process and its chain; with it, every port speaks TLS.
@@ -112,7 +115,7 @@ class Settings(BaseSettings):
     everything."""
     coordinator: str = ""
     """HOST:PORT of the coordinator of a node process; with commas between them, of all that may
-    lead."""
+    lead. Empty: a node finds them in `meta`."""
     leader_lease_s: Annotated[float, Field(ge=4, le=300)] = 5.0
     """Seconds without a sign of the leading coordinator after which one that stands by takes over.
     A dead process is followed at once; this is for silent ones. The leader answers nobody after
@@ -313,8 +316,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _has_whole_meta(self) -> Self:
-        beside = ("meta_password_file", "meta_tls_ca", "meta_tls_cert", "meta_tls_key")
-        given = [name for name in beside if getattr(self, name) is not None]
+        names = ("password_file", "tls_ca", "tls_cert", "tls_key")
+        given = [it for it in (*[f"meta_{it}" for it in names], "milvus_root") if getattr(self, it)]
         if given and not self.meta:
             raise ValueError(f"{given[0]} is set without meta, the URL of etcd")
         if not self.meta:

@@ -70,8 +70,11 @@ def serve_coordinator(settings: Settings, load: Load | None = None) -> None:
 
 def serve_node(settings: Settings, load: Load | None = None, *, leashed: bool) -> None:
     """The same for a node. `leashed`: stop also when stdin is closed, as when the parent dies."""
-    if not settings.coordinator:
-        raise CannotStart("a node needs a coordinator; pass --coordinator HOST:PORT")
+    if not (settings.coordinator or settings.meta):
+        raise CannotStart(
+            "a node needs a coordinator; pass --coordinator HOST:PORT, or --meta etcd://HOST/PREFIX"
+            " where coordinators are announced"
+        )
     reloads = Reloads(settings, load, settings.node_id)
     _run(settings, _hold_node, run_node, reloads, leashed=leashed)
 

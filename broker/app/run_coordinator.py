@@ -47,6 +47,7 @@ from broker.app.running_process import (
 from broker.app.security.certificate_names import refuse_unnamed
 from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.security.secured import client_tls
+from broker.app.stores.milvus_sessions import coordinator_session, milvus_sessions
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import as_environment
@@ -110,7 +111,12 @@ async def run_coordinator(
     async with led_cluster(settings, folder, bound, callbacks, lead) as cluster:
         access = await leading_access(cluster.settings.now, folder.root, cluster.store)
         parts = _CoordinatorParts(cluster.settings.now, cluster, bound, access)
-        async with running(parts, settings, bound, cluster.store) as broker:
+        async with (
+            milvus_sessions(settings, cluster.identity) as sessions,
+            running(parts, settings, bound, cluster.store) as broker,
+        ):
+            term = cluster.store.term
+            sessions.announce(coordinator_session(COORDINATOR_ID, cluster.address, term))
             yield broker
 
 

@@ -17,9 +17,9 @@ import anyio
 import structlog
 
 from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
-from broker.addresses import split_addresses
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
+from broker.app.leading.coordinator_search import known_coordinators
 from broker.app.limits_from_settings import edge_limits, node_limits, retention
 from broker.app.node_wiring import node_ports, refuse_new_callers
 from broker.app.probes.http_endpoint import sources_of
@@ -31,6 +31,7 @@ from broker.app.security.secured import client_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
 from broker.app.stores.etcd_metadata import MetadataUse
+from broker.app.stores.milvus_sessions import milvus_sessions, node_session
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.leases.leader_records import read_leader
@@ -51,7 +52,7 @@ from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
-from broker.remote.leader_calls import LeaderCalls
+from broker.remote.leader_calls import Known, LeaderCalls
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.remote.remote_holds import RemoteHolds
 
@@ -77,26 +78,33 @@ async def run_node(
         identity = await _cluster_identity(store, settings)
         fence = TermFence(partial(_leader_term, store))
         access = await node_access(settings, folder.root, store)
-        calls = _coordinator_calls(settings, fence, access)
         address = with_advertised(settings, bound).advertise
-        try:
-            with log_storage(settings, folder, identity, store) as storage:
-                shared = store, fence, access
-                parts = _NodeParts(settings, storage, address, shared, calls, identity)
-                async with running(parts, settings, bound) as broker:
-                    yield broker
-        finally:
-            calls.close()
+        async with (
+            known_coordinators(settings, store) as known,
+            milvus_sessions(settings, identity) as sessions,
+        ):
+            calls = _coordinator_calls(settings, known, fence, access)
+            try:
+                with log_storage(settings, folder, identity, store) as storage:
+                    shared = store, fence, access
+                    parts = _NodeParts(settings, storage, address, shared, calls, identity)
+                    async with running(parts, settings, bound) as broker:
+                        sessions.announce(node_session(settings.node_id, address))
+                        yield broker
+            finally:
+                calls.close()
 
 
-def _coordinator_calls(settings: Settings, fence: TermFence, access: ProcessAccess) -> LeaderCalls:
+def _coordinator_calls(
+    settings: Settings, known: Known, fence: TermFence, access: ProcessAccess
+) -> LeaderCalls:
     tls = client_tls(settings)
     meant = {"cluster": settings.cluster, **access.metadata}
 
     def connect(host: str, port: int) -> Calls:
         return Calls(host, port, meant, tls, fence.metadata)
 
-    return LeaderCalls(split_addresses(settings.coordinator), connect)
+    return LeaderCalls(known, connect)
 
 
 async def _leader_term(store: MetaStore) -> int:
@@ -110,10 +118,14 @@ def _why_not(settings: Settings, refusal: Refusal) -> str:
     """The error sentence. A refusal already says what to do; a missing answer does not."""
     if refusal.code in (StreamingCode.INVALID_ARGUMENT, StreamingCode.RESOURCE_ACQUIRED):
         return refusal.cause
+    hint = (
+        "pass --coordinator HOST:PORT as `tidemark coordinator` prints it"
+        if settings.coordinator
+        else f"start `tidemark coordinator` with --meta {settings.meta}"
+    )
     return (
         f"no coordinator accepted this node within {settings.coordinator_wait_s:g} s:"
-        f" {refusal.cause}; pass --coordinator HOST:PORT as `tidemark coordinator` prints it,"
-        " or wait longer with TIDEMARK_COORDINATOR_WAIT_S"
+        f" {refusal.cause}; {hint}, or wait longer with TIDEMARK_COORDINATOR_WAIT_S"
     )
 
 
@@ -193,7 +205,7 @@ class _NodeParts:
             ),
             edge_limits(self._settings),
             node_role(
-                lambda: self._join.coordinator or self._settings.coordinator,
+                lambda: self._join.coordinator or ",".join(self._calls.known()),
                 self.lookup.proxy(MEMBERSHIP),
             ),
             audit,

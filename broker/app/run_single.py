@@ -38,6 +38,7 @@ from broker.app.running_process import (
 )
 from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.storage import LogStorage, disk_reserve, log_storage, unreadable_log
+from broker.app.stores.milvus_sessions import coordinator_session, milvus_sessions, node_session
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
@@ -85,7 +86,13 @@ async def run_broker(
         access = await leading_access(now, folder.root, cluster.store)
         with log_storage(now, folder, cluster.identity, cluster.store) as storage:
             parts = _BrokerParts(now, storage, cluster, access, paused=paused)
-            async with running(parts, settings, bound, cluster.store) as broker:
+            async with (
+                milvus_sessions(settings, cluster.identity) as sessions,
+                running(parts, settings, bound, cluster.store) as broker,
+            ):
+                number, address = settings.node_id, cluster.address
+                sessions.announce(coordinator_session(number, address, cluster.store.term))
+                sessions.announce(node_session(number, address))
                 yield broker
 
 

@@ -31,8 +31,12 @@ def run_coordinator(given: dict[str, Any]) -> None:
 def run_node(given: dict[str, Any], *, leashed: bool) -> None:
     """The same for a node."""
     settings = _settings(given)
-    if not settings.coordinator:
-        fail("a node needs a coordinator; pass --coordinator HOST:PORT", USAGE)
+    if not (settings.coordinator or settings.meta):
+        fail(
+            "a node needs a coordinator; pass --coordinator HOST:PORT, or --meta etcd://HOST/PREFIX"
+            " where coordinators are announced",
+            USAGE,
+        )
     _run(given, partial(serve_node, leashed=leashed))
 
 

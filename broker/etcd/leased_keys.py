@@ -41,6 +41,7 @@ class LeasedKeys:
     def __init__(self, members: Members, puts: Mapping[bytes, bytes], ttl_s: int = TTL_S) -> None:
         self._members, self._puts, self._ttl_s = members, puts, ttl_s
         self._lease = 0
+        self._stands = False
 
     async def keep(self) -> None:
         """Renew until it is cancelled; a renewal that fails is tried again."""
@@ -53,21 +54,30 @@ class LeasedKeys:
 
     async def renew(self) -> None:
         """Renew once. Raises MetaError."""
-        if self._lease and await self._is_renewed():
+        if not (self._lease and await self._is_renewed()):
+            self._stands = False
+            await self._put()
+        elif not self._stands:
+            await self._put_under(self._lease)
+            self._stands = True
+
+    async def end(self) -> None:
+        """Take the keys away, in a bounded time."""
+        if not self._lease:
             return
-        await self._put()
-
-    async def __aenter__(self) -> Self:
-        await self._put()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
         request = LeaseRevokeRequest(id=self._lease)
         with anyio.CancelScope(shield=True):
             try:
                 await self._members.call(LEASE_REVOKE, request, LeaseRevokeResponse, call_s=CLOSE_S)
             except (MetaError, Unanswered):
                 pass  # the lease ends by itself
+
+    async def __aenter__(self) -> Self:
+        await self._put()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
 
     async def _is_renewed(self) -> bool:
         # A stream of one request: etcd answers it, and ends when the requests have ended.
@@ -83,7 +93,11 @@ class LeasedKeys:
         granted = await self._call(LEASE_GRANT, request, LeaseGrantResponse)
         # Known from now on, so that leaving takes away what a lost answer leaves behind.
         self._lease = granted.id
-        puts = [PutRequest(key=key, value=it, lease=granted.id) for key, it in self._puts.items()]
+        await self._put_under(granted.id)
+        self._stands = True
+
+    async def _put_under(self, lease: int) -> None:
+        puts = [PutRequest(key=key, value=it, lease=lease) for key, it in self._puts.items()]
         # Sent twice it does no harm: the keys are of this process alone.
         await self._call(
             TXN, TxnRequest(success=[RequestOp(request_put=it) for it in puts]), TxnResponse

@@ -17,15 +17,16 @@ from broker.transport import WireMessage
 W = TypeVar("W", bound=WireMessage)
 
 Connect = Callable[[str, int], Calls]
+Known = Callable[[], Sequence[str]]
 
 
 class LeaderCalls:
-    """A `Caller`. `addresses`: HOST:PORT of each coordinator, at least one."""
+    """A `Caller`. `known`: HOST:PORT of each coordinator that is known at the moment."""
 
-    def __init__(self, addresses: Sequence[str], connect: Connect) -> None:
-        self._addresses = tuple(addresses)
+    def __init__(self, known: Known, connect: Connect) -> None:
+        self.known = known
         self._connect = connect
-        self._target = self._addresses[0]
+        self._target = ""
         self._open: dict[str, Calls] = {}
         self._closed = False
 
@@ -36,11 +37,11 @@ class LeaderCalls:
         until_s = anyio.current_time() + deadline_s
         tried: set[str] = set()
         while True:
-            target = self._target
+            target = self._chosen()
             tried.add(target)
             left_s = max(until_s - anyio.current_time(), 0.001)
             # A host that is away does not answer at all: the others need their share of the time.
-            untried = 1 + len(set(self._addresses) - tried)
+            untried = 1 + len(set(self.known()) - tried)
             failure: Unreachable
             try:
                 return await self._calls(target).call(
@@ -51,7 +52,7 @@ class LeaderCalls:
             except Unreachable as error:
                 failure, following = error, ""
             self._follow(target, following)
-            if self._target in tried or anyio.current_time() >= until_s:
+            if self._target in {"", *tried} or anyio.current_time() >= until_s:
                 raise failure
 
     def close(self) -> None:
@@ -59,6 +60,13 @@ class LeaderCalls:
         self._closed = True
         for calls in self._open.values():
             calls.close()
+
+    def _chosen(self) -> str:
+        if not self._target:
+            self._target = next(iter(self.known()), "")
+        if not self._target:
+            raise Unreachable("no coordinator is known")
+        return self._target
 
     def _calls(self, target: str) -> Calls:
         if self._closed:
@@ -72,14 +80,15 @@ class LeaderCalls:
         """Choose where the next call goes, unless another call has chosen already."""
         if self._target != failed:
             return
+        known = tuple(self.known())
         if leader and leader != failed and _is_address(leader):
             self._target = leader
         else:
-            at = self._addresses.index(failed) + 1 if failed in self._addresses else 0
-            self._target = self._addresses[at % len(self._addresses)]
-        # Leaders may be at addresses that were not given, at another one each time.
+            at = known.index(failed) + 1 if failed in known else 0
+            self._target = known[at % len(known)] if known else ""
+        # Leaders may be at addresses that were not known, at another one each time.
         for address in [*self._open]:
-            if address not in (*self._addresses, self._target):
+            if address not in (*known, self._target):
                 self._open.pop(address).close()
 
 

@@ -6,7 +6,8 @@ a process that was paused. Then its lease as the leader decides.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -14,6 +15,7 @@ import anyio
 from broker.app.leading.folder_candidates import FolderCandidates
 from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import COORDINATOR
+from broker.beside import beside
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.ports.leader_check import Candidate
 from broker.ports.meta import MetaError
@@ -85,20 +87,12 @@ async def announced_candidates(
     """Be one of the coordinators of this store while the block runs. Raises CannotStart."""
     candidates = HostCandidates(local, folder, shares_locks=shares_locks)
     own = candidates.own
-    failure: Exception | None = None
-    try:
-        await candidates.look(store)
-        announced = store.announced(COORDINATOR + own.name, own.address.encode())
-        async with announced as keys, anyio.create_task_group() as tasks:
-            tasks.start_soon(keys.keep)
-            tasks.start_soon(candidates.keep_looking, store)
-            try:
-                yield candidates
-            except Exception as error:  # noqa: BLE001 - raised below, with no group round it
-                failure = error
-            finally:
-                tasks.cancel_scope.cancel()
-    except MetaError as error:
-        raise CannotStart(str(error)) from error
-    if failure is not None:
-        raise failure
+    async with AsyncExitStack() as stack:
+        try:
+            await candidates.look(store)
+            announced = store.announced(COORDINATOR + own.name, own.address.encode())
+            keys = await stack.enter_async_context(announced)
+        except MetaError as error:
+            raise CannotStart(str(error)) from error
+        async with beside(keys.keep, partial(candidates.keep_looking, store)):
+            yield candidates

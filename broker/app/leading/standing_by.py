@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import anyio
 import structlog
 
 from actors import SupervisorSpec, System
@@ -28,6 +27,7 @@ from broker.app.security.process_access import ProcessAccess, node_access
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata
 from broker.app.stores.etcd_metadata import MetadataUse, folder_token, read_note
+from broker.beside import beside
 from broker.coordinator.assignment.founding import check_cluster
 from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.candidacy import Candidacy
@@ -92,7 +92,7 @@ async def run_candidate(
             lead = Lead(led, lease, candidates, candidates.process)
             try:
                 async with (
-                    kept(lease),
+                    beside(lease.keep),
                     run_coordinator(settings, folder, bound, callbacks, lead) as broker,
                 ):
                     yield broker
@@ -164,22 +164,6 @@ async def _first_attempt(candidacy: Candidacy) -> tuple[LedStore, LeaderLease] |
     except MetaError as error:
         log.warning("waiting for the metadata to take writes", error=str(error))
         return None
-
-
-@asynccontextmanager
-async def kept(lease: LeaderLease) -> AsyncIterator[None]:
-    """Renew the lease while the block runs."""
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lease.keep)
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised below, with no group round it
-            failure = error
-        finally:
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 class _StandbyParts:

@@ -120,8 +120,8 @@ async def open_etcd(
         store = await EtcdMetaStore.open(
             etcd_place(settings.meta),
             owner=note.owner,
-            tls=_tls(settings),
-            password=partial(_password, settings.meta_password_file),
+            tls=etcd_tls(settings),
+            password=partial(etcd_password, settings.meta_password_file),
             revision=note.revision,
             log=_log_of(settings),
             joins=joins,
@@ -268,7 +268,8 @@ def _note_revision(path: Path, note: MetadataNote, revision: int) -> None:
             write_note(path, replace(note, revision=revision))
 
 
-def _tls(settings: Settings) -> ClientTls | None:
+def etcd_tls(settings: Settings) -> ClientTls | None:
+    """How etcd is spoken to; None without TLS. Raises CannotStart."""
     files = (settings.meta_tls_ca, settings.meta_tls_cert, settings.meta_tls_key)
     if files == (None, None, None):
         return None
@@ -278,7 +279,7 @@ def _tls(settings: Settings) -> ClientTls | None:
         raise CannotStart(f"TLS of meta: {error}") from None
 
 
-def _password(file: Path | None) -> str:
+def etcd_password(file: Path | None) -> str:
     """The password in the file as it is now. Raises MetaError."""
     if file is None:
         return ""

@@ -64,7 +64,7 @@ async def ask(calls: LeaderCalls) -> Any:
 
 async def test_the_leader_is_found_behind_one_that_is_away_and_one_that_stands_by() -> None:
     servers = Servers(b=stands_by(""), c=leads)
-    calls = LeaderCalls(["a:1", "b:1", "c:1"], servers.connect)
+    calls = LeaderCalls(lambda: ["a:1", "b:1", "c:1"], servers.connect)
     assert (await ask(calls)).first == 5
     assert servers.asked == ["a:1", "b:1", "c:1"]
     await ask(calls)
@@ -73,7 +73,7 @@ async def test_the_leader_is_found_behind_one_that_is_away_and_one_that_stands_b
 
 async def test_a_standby_is_believed_also_about_an_address_that_was_not_given() -> None:
     servers = Servers(a=stands_by("z:1"), z=leads)
-    calls = LeaderCalls(["a:1", "b:1"], servers.connect)
+    calls = LeaderCalls(lambda: ["a:1", "b:1"], servers.connect)
     await ask(calls)
     assert servers.asked == ["a:1", "z:1"]
     # It goes, and another one leads; its connection is not kept for ever.
@@ -87,14 +87,14 @@ async def test_a_standby_is_believed_also_about_an_address_that_was_not_given() 
 async def test_two_that_name_each_other_are_not_asked_for_ever() -> None:
     servers = Servers(a=stands_by("b:1"), b=stands_by("a:1"))
     with pytest.raises(Unreachable, match="stands by"):
-        await ask(LeaderCalls(["a:1", "b:1"], servers.connect))
+        await ask(LeaderCalls(lambda: ["a:1", "b:1"], servers.connect))
     assert servers.asked == ["a:1", "b:1"]
 
 
 @pytest.mark.parametrize("leader", ["", "nonsense", "a:1"])
 async def test_a_name_that_leads_nowhere_is_passed_over(leader: str) -> None:
     servers = Servers(a=stands_by(leader), b=leads)
-    await ask(LeaderCalls(["a:1", "b:1"], servers.connect))
+    await ask(LeaderCalls(lambda: ["a:1", "b:1"], servers.connect))
     assert servers.asked == ["a:1", "b:1"]
 
 
@@ -102,7 +102,7 @@ def test_a_host_that_does_not_answer_leaves_time_for_the_others() -> None:
     async def scenario() -> None:
         servers = Servers(a=lambda: "silent", b=leads)
         began_s = anyio.current_time()
-        await ask(LeaderCalls(["a:1", "b:1"], servers.connect))
+        await ask(LeaderCalls(lambda: ["a:1", "b:1"], servers.connect))
         assert anyio.current_time() - began_s <= DEADLINE_S / 2
 
     run_seeded(2, scenario)
@@ -113,7 +113,7 @@ def test_silence_everywhere_ends_at_the_deadline() -> None:
         servers = Servers(a=lambda: "silent", b=lambda: "silent")
         began_s = anyio.current_time()
         with pytest.raises(Unreachable, match="did not answer"):
-            await ask(LeaderCalls(["a:1", "b:1"], servers.connect))
+            await ask(LeaderCalls(lambda: ["a:1", "b:1"], servers.connect))
         assert anyio.current_time() - began_s <= DEADLINE_S
 
     run_seeded(2, scenario)
@@ -121,7 +121,7 @@ def test_silence_everywhere_ends_at_the_deadline() -> None:
 
 async def test_a_refusal_of_the_leader_is_its_answer() -> None:
     servers = Servers(a=lambda: Refused(StreamingCode.INNER, "no"), b=leads)
-    calls = LeaderCalls(["a:1", "b:1"], servers.connect)
+    calls = LeaderCalls(lambda: ["a:1", "b:1"], servers.connect)
     with pytest.raises(Refused, match="no"):
         await ask(calls)
     assert servers.asked == ["a:1"]
@@ -129,10 +129,40 @@ async def test_a_refusal_of_the_leader_is_its_answer() -> None:
 
 async def test_closed_calls_open_nothing() -> None:
     servers = Servers(a=leads)
-    calls = LeaderCalls(["a:1"], servers.connect)
+    calls = LeaderCalls(lambda: ["a:1"], servers.connect)
     await ask(calls)
     calls.close()
     with pytest.raises(Unreachable, match="is closed"):
         await ask(calls)
     assert servers.closed == ["a:1"]
     assert len(servers.asked) == 1
+
+
+async def test_those_that_become_known_later_are_asked_and_those_forgotten_are_not() -> None:
+    servers = Servers(a=leads)
+    known: list[str] = []
+    calls = LeaderCalls(lambda: known, servers.connect)
+    with pytest.raises(Unreachable, match="no coordinator is known"):
+        await ask(calls)
+    known.append("a:1")
+    await ask(calls)
+    # It dies, and one at another address has its place.
+    servers.answers = {"b:1": leads}
+    known[:] = ["b:1"]
+    await ask(calls)
+    assert servers.asked == ["a:1", "a:1", "b:1"]
+    assert servers.closed == ["a:1"]
+
+
+async def test_a_dead_one_is_told_of_although_none_is_known_any_more() -> None:
+    servers = Servers()
+    known = ["a:1"]
+    calls = LeaderCalls(lambda: known, servers.connect)
+
+    def forgets() -> Unreachable:
+        known.clear()
+        return Unreachable("away")
+
+    servers.answers["a:1"] = forgets
+    with pytest.raises(Unreachable, match="away"):
+        await ask(calls)
