@@ -28,7 +28,8 @@ LIMIT_METRICS: Final = (
     ),
     Metric(
         "limit_refused_total", "counter",
-        "Appends, streams and connections refused for a limit of their collection or identity.",
+        "Appends, streams, connections and begins of transactions refused for a limit of their"
+        " collection or identity.",
         (), lambda view: (((), view.sources.edge.limit_refused),),
     ),
     Metric(

@@ -10,8 +10,9 @@ from actors import Ref, Request
 from broker.core.log.backlog import Backlog
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
-from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
+from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick, TxnId
 from broker.model.measured import RecordHead
+from broker.model.message import NewMessage
 from broker.model.position import DeliverFilter, DeliverPolicy, ReadPosition
 from broker.node.appender_messages import AppenderMessage
 from broker.node.scanner_messages import ScannerMessage
@@ -49,6 +50,14 @@ class ChannelView(Protocol):
 
     def has_living_collection(self, vchannel: str) -> bool:
         """Whether that collection was not dropped since."""
+        ...
+
+    def has_open_txn(self, txn: TxnId) -> bool:
+        """Whether the transaction is open here; no I/O."""
+        ...
+
+    def superseded_by(self, begin: NewMessage) -> int:
+        """How many transactions in flight this begin ends, as attempts at the same; no I/O."""
         ...
 
     async def has_vchannel(self, vchannel: str) -> bool:

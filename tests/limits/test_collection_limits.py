@@ -95,6 +95,39 @@ async def test_an_identity_has_so_many_streams_and_no_more(tmp_path: Path) -> No
             await other.append("loud", b"after", deadline_s=GUARD_S)
 
 
+async def test_an_identity_has_so_many_open_transactions_and_waits_for_one_to_end(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await limit(log, "identity:127.0.0.1 transactions=1")
+        async with log.txn("loud") as open_one:
+            await open_one.append(b"first")
+            with pytest.raises(TidemarkError, match="has 1 transactions open, which is its limit"):
+                async with log.txn("loud", deadline_s=0.5):
+                    pass
+        async with log.txn("loud") as later:
+            await later.append(b"second")
+        assert [
+            it.payload async for it in log.read("loud", start="all", until="now").messages()
+        ] == [b"first", b"second"]
+
+
+async def test_a_part_of_a_batch_that_is_staged_again_takes_the_place_of_the_first_attempt(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        (vchannel,) = (await log.collections.create("loud", shards=1)).vchannels
+        await limit(log, "identity:127.0.0.1 transactions=1")
+        for attempt in range(3):
+            async with log.stage("job", 1, 0, attempt, run=1, deadline_s=GUARD_S) as stage:
+                await stage.append(vchannel, b"%d" % attempt)
+                part = await stage.seal()
+        await log.commit_batch("job", 1, [part])
+        read = log.read("loud", start="all", until="now").messages()
+        assert [it.payload async for it in read] == [b"2"]
+
+
 async def test_an_identity_has_so_many_connections_and_learns_it(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker, connect(broker.address) as log:
         await log.collections.create("loud", shards=1)

@@ -40,7 +40,8 @@ class Limits:
     """Of one subject in one process; 0: no limit. Bytes and messages are a second's.
 
     `streams`: of appends and of reads that an identity has open at one time. `connections`: those
-    of a client's certificate, or of a host without one, since a token comes later.
+    of a client's certificate, or of a host without one, since a token comes later. `transactions`:
+    those that an identity began here and that are open at one time.
     """
 
     in_bytes: int = 0
@@ -49,11 +50,12 @@ class Limits:
     out_messages: int = 0
     streams: int = 0
     connections: int = 0
+    transactions: int = 0
 
 
 UNLIMITED: Final = Limits()
 _NAMES: Final = tuple(it.name for it in fields(Limits))
-_OF_IDENTITIES: Final = frozenset({"streams", "connections"})
+_OF_IDENTITIES: Final = frozenset({"streams", "connections", "transactions"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,9 +108,7 @@ class ProduceStream:
                 self._flow.answer([framed(refused)], cost)
             if requests and self._flow.limited:
                 requests = await self._within_limits(requests)
-            if requests:
-                await self._flow.admit(sum([it.message.size for it in requests]), _cost(requests))
-                self._append(requests)
+            await self._append_admitted(requests)
         await self._flow.wait_for_room()
 
     async def _lacking(self, run: ScannedRun) -> Refusal | None:
@@ -158,7 +156,7 @@ class ProduceStream:
                 self._flow.audit_refused(verdict, run.facts.vchannel)
                 refused.append(produce_error(request_id, verdict.code, verdict.cause))
             elif verdict.barrier_tick and not self._flow.passed(TimeTick(verdict.barrier_tick)):
-                self._append_later(request_id, verdict)
+                requests.append(_Request((request_id,), verdict, waits=True))
             else:
                 requests.append(_Request((request_id,), verdict))
 
@@ -191,12 +189,23 @@ class ProduceStream:
         else:
             self._flow.append_later(message, settle, within_s)
 
+    async def _append_admitted(self, requests: "list[_Request]") -> None:
+        now: list[_Request] = []
+        for it in requests:
+            if it.waits:
+                self._append_later(it.request_ids[0], it.message)
+            else:
+                now.append(it)
+        if now:
+            await self._flow.admit(sum([it.message.size for it in now]), _cost(now))
+            self._append(now)
+
     def _append(self, requests: "list[_Request]") -> None:
         """Append what was admitted."""
 
         def settle(outcomes: tuple[RunOutcome, ...]) -> None:
             answers = [
-                produce_answers(*request, outcome)
+                produce_answers(request.request_ids, request.message, outcome)
                 for request, outcome in zip(requests, outcomes, strict=True)
             ]
             self._flow.answer(answers, _cost(requests))
@@ -209,10 +218,14 @@ def _limit_told(limit: RateLimit) -> bytes:
 
 
 class _Request(NamedTuple):
-    """A message or a run to append, with the request id of each message."""
+    """A message or a run to append, with the request id of each message.
+
+    `waits`: for its barrier tick, which is ahead of the oracle.
+    """
 
     request_ids: Sequence[int]
     message: NewMessage
+    waits: bool = False
 
 
 def _cost(requests: Iterable[_Request]) -> int:

@@ -25,6 +25,7 @@ from broker.core.pressure.limit_rules import Subject
 from broker.core.pressure.rate_limit import UNLIMITED, RateLimit, RateState, worst
 from broker.core.pressure.token_bucket import Taken
 from broker.edge.rpc.access.access import Actions
+from broker.edge.rpc.begun_txns import within_txn_limit
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.middleware import Call
@@ -221,8 +222,17 @@ class AppendFlow:
                 if not isinstance(outcome, Appended) and self._is_gone(outcome, message.vchannel):
                     break
 
-        deadline_s = self._limits.append_deadline_s
-        append_then(self._located, messages, answered, deadline_s=deadline_s, durability=durability)
+        appended: tuple[NewMessage, ...] = messages
+        placed: Settle = answered
+        if self.limited:
+            quotas, identity = self._call.quotas, self._call.identity
+            view = self._located.view
+            appended, placed = within_txn_limit(messages, answered, quotas, identity, view)
+        if appended:
+            within_s = self._limits.append_deadline_s
+            append_then(self._located, appended, placed, deadline_s=within_s, durability=durability)
+        else:
+            placed(())
 
     def passed(self, barrier: TimeTick) -> bool:
         """Whether an append with this barrier tick need not wait for the oracle."""

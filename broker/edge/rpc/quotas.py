@@ -18,8 +18,9 @@ from broker.core.naming import collection_id_of
 from broker.core.pressure.limit_rules import LimitRules, Scope, Subject
 from broker.core.pressure.rate_book import Direction, RateBook
 from broker.core.pressure.token_bucket import Exhausted, Taken
+from broker.core.pressure.txn_places import TxnPlace, TxnPlaces
 from broker.edge.rpc.stream_meters import EdgeMeters
-from broker.model.failure import Refused, StreamingCode, Throttled
+from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
 from broker.ports.row_schemas import RowSchemas, Shard
 
 APPEND_WAIT_S_MAX: Final = 5.0
@@ -38,6 +39,7 @@ class Quotas:
         self._meters = meters or EdgeMeters()
         self._book = RateBook()
         self._streams: Counter[str] = Counter()
+        self._txns = TxnPlaces()
         self._names: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self.limited = False
         """Whether there are limits; look at it before you call anything else."""
@@ -65,6 +67,24 @@ class Quotas:
             self._streams[identity] -= 1
             if not self._streams[identity]:
                 del self._streams[identity]
+
+    def begin_txn(self, identity: str, freed: int) -> TxnPlace | Refusal | None:
+        """The place of a transaction that begins, or why it may not; None without a limit.
+
+        `freed`: how many others its begin ends, whoever began them.
+        """
+        limit = self._book.rules.of(Subject(Scope.IDENTITY, identity)).transactions
+        if not limit:
+            return None
+        place = self._txns.take(identity, limit + freed)
+        if place is not None:
+            return place
+        self._meters.limit_refused += 1
+        return Refusal(
+            StreamingCode.RATE_LIMIT_REJECTED,
+            f"identity {identity!r} has {limit} transactions open, which is its limit; commit or"
+            " roll back some, or raise `transactions` in the setting limits",
+        )
 
     def turns_away(self, identity: str, connections: int) -> str:
         """Why an identity with so many connections gets no further one; "" when it does."""

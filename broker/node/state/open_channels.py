@@ -17,10 +17,12 @@ from broker.core.log.mvcc import MvccTicks
 from broker.core.segments.segment_table import SegmentTable
 from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
+from broker.core.txn.txn_state import TxnState
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refused
-from broker.model.ids import MessageId, PChannelName, Term, TimeTick
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.measured import RecordHead
+from broker.model.message import NewMessage
 from broker.model.record import head_of
 from broker.model.snapshot import WalCheckpoint
 from broker.node.appender_messages import AppenderMessage
@@ -154,6 +156,17 @@ class OpenChannel:
 
     def has_living_collection(self, vchannel: str) -> bool:
         return vchannel in self.segments.collections
+
+    def has_open_txn(self, txn: TxnId) -> bool:
+        found = self.transactions.find(txn)
+        return found is not None and found.outcome is None and not self.closed.is_set()
+
+    def superseded_by(self, begin: NewMessage) -> int:
+        stage = begin.stage
+        if stage is None:
+            return 0
+        others = [it.stage for it in self.transactions.views() if it.state is TxnState.IN_FLIGHT]
+        return sum(it is not None and stage.supersedes(it) for it in others)
 
     async def has_vchannel(self, vchannel: str) -> bool:
         named = self.tail.named
