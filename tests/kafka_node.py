@@ -2,40 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 from benchmark.baselines.kafka_jars import LIST, BadJar, class_path
-from benchmark.baselines.kafka_server import KafkaNode, KafkaSeat, new_cluster_id
+from benchmark.baselines.kafka_server import KafkaNode, KafkaSeat
 from benchmark.options import WORK
 from benchmark.processes import Unavailable
+from hosts.kafka_members import QUICK, kafka_members
 from java import JavaMissing, ensure_java
 
 from broker.wal.kafka.kafka_url import KafkaPlace
 
 HEAP = "-Xmx384m"
 DOWNLOADS = WORK / "downloads"
-QUICK = {
-    # One worker's topics are small and many.
-    "log.segment.bytes": "16777216",
-    "log.index.size.max.bytes": "65536",
-    "num.io.threads": "4",
-    "group.initial.rebalance.delay.ms": "0",
-    "auto.create.topics.enable": "false",
-}
-ALERT = {
-    # A dead node is known to be dead within a second or two.
-    "broker.session.timeout.ms": "1500",
-    "broker.heartbeat.interval.ms": "300",
-    "replica.lag.time.max.ms": "2000",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "controller.quorum.election.backoff.max.ms": "300",
-    "offsets.topic.num.partitions": "1",
-}
-SMALL_HEAP = "-Xmx256m"
 _prefixes = count(1)
 
 
@@ -67,27 +48,10 @@ def new_place(node: KafkaNode) -> KafkaPlace:
 @contextmanager
 def kafka_cluster(folder: Path, seats: Sequence[KafkaSeat] = ()) -> Iterator[list[KafkaNode]]:
     """Three nodes, or one in each seat; all listen when the block begins. Skips as `kafka_node`."""
-    cluster = new_cluster_id()
-    placed = [
-        replace(it, number=number, cluster=cluster)
-        for number, it in enumerate(seats or [KafkaSeat() for _ in range(3)], 1)
-    ]
-    voters = tuple(it.voter for it in placed)
-    folder.mkdir(parents=True, exist_ok=True)
+    places = seats or [KafkaSeat() for _ in range(3)]
     with ExitStack() as stack:
         try:
-            nodes = [
-                KafkaNode(
-                    folder / f"kafka-{it.number}", DOWNLOADS, SMALL_HEAP, QUICK | ALERT,
-                    replace(it, voters=voters),
-                )
-                for it in placed
-            ]  # fmt: skip
+            nodes = stack.enter_context(kafka_members(folder, DOWNLOADS, places))
         except Unavailable as reason:
             pytest.skip(f"no Kafka: {reason}")
-        for node in nodes:
-            stack.callback(node.kill)
-            node.launch()
-        for node in nodes:
-            node.wait()
         yield nodes

@@ -4,7 +4,6 @@
 """
 
 import json
-import shutil
 import signal
 import subprocess
 import urllib.error
@@ -16,17 +15,16 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from hosts.etcd_program import find_etcd
 
 from tests.broker_process import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
-UNPACKED = ROOT / ".check" / "etcd" / "usr" / "bin" / "etcd"
 READY_S = 30
 
 
 def etcd_command() -> str:
     """The program; skips the test without one."""
-    found = shutil.which("etcd") or (str(UNPACKED) if UNPACKED.exists() else None)
+    found = find_etcd()
     if found is None:
         pytest.skip("etcd is not installed here")
     return found

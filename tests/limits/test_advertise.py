@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hosts.namespaces import Host, NoNamespaces
 
 from broker.client import InvalidArgument
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 from tests.broker_process import BrokerProcess, failed_start, free_port
-from tests.network_namespaces import SERVER_IP, Host, NoNamespaces, two_hosts
+from tests.network_namespaces import SERVER_IP, WiredHost, two_hosts
 from tests.roles_processes import RoleProcess
 
 GUARD_S = 60.0
@@ -20,7 +21,7 @@ LINES = b"".join(b"%d\n" % it for it in range(200))
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[Host, Host]]:
+def hosts() -> Iterator[tuple[WiredHost, WiredHost]]:
     try:
         with two_hosts() as made:
             yield made
@@ -54,7 +55,7 @@ def moves_lines(host: Host, address: str) -> None:
 
 
 def test_a_remote_client_of_a_wildcard_is_given_the_outside_address(
-    tmp_path: Path, hosts: tuple[Host, Host]
+    tmp_path: Path, hosts: tuple[WiredHost, WiredHost]
 ) -> None:
     server, client = hosts
     with BrokerProcess(
@@ -66,7 +67,7 @@ def test_a_remote_client_of_a_wildcard_is_given_the_outside_address(
 
 
 def test_a_remote_client_of_nodes_is_given_an_address_of_each(
-    tmp_path: Path, hosts: tuple[Host, Host]
+    tmp_path: Path, hosts: tuple[WiredHost, WiredHost]
 ) -> None:
     """The wildcard of the parent holds for its nodes, and so does the host that it advertises."""
     server, client = hosts
@@ -100,7 +101,7 @@ async def test_a_node_redirects_to_the_address_that_its_coordinator_advertises(
 
 
 def test_a_wildcard_with_several_outside_addresses_is_refused_before_anything_is_made(
-    tmp_path: Path, hosts: tuple[Host, Host]
+    tmp_path: Path, hosts: tuple[WiredHost, WiredHost]
 ) -> None:
     server, _ = hosts
     server.add_address("fd77::1/64")

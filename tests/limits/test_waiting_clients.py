@@ -10,12 +10,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from hosts.namespaces import Host, NoNamespaces
 
 from broker.client import Client, Deadlines, connect
 from broker.client.errors import NodeUnreachable
 from tests.broker_process import BrokerProcess, free_port
 from tests.hanging_address import hanging_address
-from tests.network_namespaces import NOBODY_IP, Host, NoNamespaces, two_hosts
+from tests.network_namespaces import NOBODY_IP, two_hosts
 
 GUARD_S = 90.0
 LONG_S = 300.0

@@ -7,6 +7,13 @@ from typing import cast
 import anyio
 from anyio.abc import TaskGroup
 from benchmark.baselines.kafka_server import KafkaSeat
+from hosts.host_network import HostNetwork, host_network
+from hosts.host_processes import (
+    CLIENT_PORT,
+    EtcdOnHost,
+    HostProcess,
+    KafkaOnHost,
+)
 
 from tests.chaos.storm.cluster import (
     COORDINATOR,
@@ -17,15 +24,9 @@ from tests.chaos.storm.cluster import (
     Cluster,
     Member,
 )
-from tests.chaos.storm.hosts.host_network import HostNetwork, host_network
-from tests.chaos.storm.hosts.host_processes import (
-    CLIENT_PORT,
-    EtcdOnHost,
-    HostProcess,
-    KafkaOnHost,
-)
 from tests.chaos.storm.run import Options
 from tests.kafka_node import kafka_cluster
+from tests.local_etcd import etcd_command
 
 COORDINATORS = 1
 QUORUM = 3
@@ -92,7 +93,7 @@ class HostCluster(Cluster):
     def _start_others(self) -> None:
         hosts = [(name, self.network.hosts[name]) for name in self.etcds]
         for name in self.etcds:
-            self.others[name] = EtcdOnHost(name, hosts, self._folder)
+            self.others[name] = EtcdOnHost(name, hosts, self._folder, etcd_command())
             self.others[name].start()
         seats = [
             KafkaSeat(

@@ -3,8 +3,7 @@
 import random
 
 import pytest
-
-from tests.chaos.storm.hosts.wires import Wires
+from hosts.wires import Wires
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 

@@ -15,8 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Final
 
-from tests.chaos.storm.hosts.wires import Pair, Wires
-from tests.network_namespaces import Host, NoNamespaces
+from hosts.namespaces import Host, NoNamespaces, delete_namespace, ip_command
+from hosts.wires import Pair, Wires
 
 ROOT = Path(__file__).parents[4]
 SUBNET: Final = "10.231.80"
@@ -88,16 +88,16 @@ def host_network(names: Sequence[str], seed: int) -> Iterator[HostNetwork]:
         for number, name in enumerate(names, 1)
     }
     with ExitStack() as stack:
-        _ip("link", "set", "lo", "up")
+        ip_command("link", "set", "lo", "up")
         devices = {HERE: stack.enter_context(_device("tm-here"))}
         _bring_up("tm-here", HERE)
         for number, host in enumerate(hosts.values(), 1):
-            _ip("netns", "add", host.name)
-            stack.callback(_delete, host.name)
+            ip_command("netns", "add", host.name)
+            stack.callback(delete_namespace, host.name)
             devices[host.ip] = stack.enter_context(_device(f"tm-{number}"))
-            _ip("link", "set", f"tm-{number}", "netns", host.name)
+            ip_command("link", "set", f"tm-{number}", "netns", host.name)
             _bring_up(f"tm-{number}", host.ip, "-n", host.name)
-            _ip("-n", host.name, "link", "set", "lo", "up")
+            ip_command("-n", host.name, "link", "set", "lo", "up")
         switch = stack.enter_context(_switch(devices, seed))
         yield HostNetwork(hosts, switch)
 
@@ -105,13 +105,13 @@ def host_network(names: Sequence[str], seed: int) -> Iterator[HostNetwork]:
 @contextmanager
 def _switch(devices: Mapping[str, IO[bytes]], seed: int) -> "Iterator[subprocess.Popen[str]]":
     places = [f"{device.fileno()}={address}" for address, device in devices.items()]
-    command = [sys.executable, "-m", "tests.chaos.storm.hosts.switch", str(seed), *places]
+    command = [sys.executable, "-m", "hosts.switch", str(seed), *places]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        # The switch is a module of the tests, which a Python with a safe path does not see.
+        # The switch is a module of the scripts, which a Python with a safe path does not see.
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         pass_fds=[it.fileno() for it in devices.values()],
     )
@@ -141,23 +141,12 @@ def _device(name: str) -> Iterator[IO[bytes]]:
 
 
 def _bring_up(device: str, address: str, *inside: str) -> None:
-    _ip(*inside, "link", "set", device, "addrgenmode", "none", "mtu", MTU, "txqueuelen", "4000")
-    _ip(*inside, "address", "add", f"{address}/24", "dev", device)
-    _ip(*inside, "link", "set", device, "up")
-
-
-def _delete(name: str) -> None:
-    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    ip_command(
+        *inside, "link", "set", device, "addrgenmode", "none", "mtu", MTU, "txqueuelen", "4000"
+    )
+    ip_command(*inside, "address", "add", f"{address}/24", "dev", device)
+    ip_command(*inside, "link", "set", device, "up")
 
 
 def _errno() -> int:
     return ctypes.get_errno()
-
-
-def _ip(*words: str) -> None:
-    try:
-        subprocess.run(["ip", *words], capture_output=True, check=True, text=True)
-    except FileNotFoundError as error:
-        raise NoNamespaces("there is no `ip` command") from error
-    except subprocess.CalledProcessError as error:
-        raise NoNamespaces(f"`ip {' '.join(words)}`: {error.stderr.strip()}") from error

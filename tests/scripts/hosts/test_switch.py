@@ -5,9 +5,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-
-from tests.chaos.storm.hosts.switch import Switch
-from tests.chaos.storm.hosts.wires import Wires
+from hosts.switch import Switch
+from hosts.wires import Wires
 
 A, B = "10.0.0.1", "10.0.0.2"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3] / "scripts"
 NOT_HERE = 3
 CHILD = """
 import subprocess, sys
 sys.path.append({root!r})
-from tests.chaos.storm.hosts.host_network import host_network
-from tests.network_namespaces import NoNamespaces
+from hosts.host_network import host_network
+from hosts.namespaces import NoNamespaces
 
 KNOCK = "import socket; s = socket.socket(); s.settimeout({}); print(s.connect_ex(('{}', 9)))"
 

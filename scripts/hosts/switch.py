@@ -1,7 +1,7 @@
 """Carries IP packets between hosts, a process of its own, as `Wires` say.
 
 Each host has a TUN device, whose other end is here. So packets are late and lost also where the
-kernel has no `netem`. `python -m tests.chaos.storm.hosts.switch SEED FD=ADDRESS ...`; each line of
+kernel has no `netem`. `python -m hosts.switch SEED FD=ADDRESS ...`; each line of
 its input is a `Wires`, and is answered when it holds.
 """
 
@@ -17,7 +17,7 @@ from itertools import count
 from typing import NamedTuple
 
 from actors import SystemClock
-from tests.chaos.storm.hosts.wires import Wires
+from hosts.wires import Wires
 
 PACKET_BYTES_MAX = 1 << 16
 WAITING_MAX = 20_000

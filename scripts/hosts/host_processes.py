@@ -9,8 +9,7 @@ from typing import Protocol
 
 from benchmark.baselines.kafka_server import KafkaNode
 
-from tests.local_etcd import etcd_command
-from tests.network_namespaces import Host
+from hosts.namespaces import Host
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
 
@@ -63,7 +62,10 @@ class KafkaOnHost:
 class EtcdOnHost:
     """A member of a cluster of these `hosts`, of which its own has the same name."""
 
-    def __init__(self, name: str, hosts: Sequence[tuple[str, Host]], folder: Path) -> None:
+    def __init__(
+        self, name: str, hosts: Sequence[tuple[str, Host]], folder: Path, program: str
+    ) -> None:
+        """`program`: the path of etcd."""
         self.name = name
         self.starts = 0
         self._said = folder / f"{name}.log"
@@ -72,7 +74,7 @@ class EtcdOnHost:
         own, peer = (f"http://{host.ip}:{it}" for it in (CLIENT_PORT, PEER_PORT))
         members = ",".join([f"{each}=http://{it.ip}:{PEER_PORT}" for each, it in hosts])
         self._command = [
-            *host.inside, etcd_command(), "--name", name, "--data-dir", str(folder / name),
+            *host.inside, program, "--name", name, "--data-dir", str(folder / name),
             "--listen-client-urls", own, "--advertise-client-urls", own,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", members, "--initial-cluster-token", str(folder),

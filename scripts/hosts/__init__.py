@@ -1,0 +1,1 @@
+"""Hosts as network namespaces, the faults between them, and what runs on them."""
