@@ -3,6 +3,7 @@
 What the stream delivered is settled on this stream only: another one is another member.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,7 +52,9 @@ class MemberStream:
         self._credit = MemberCredit(credit_bytes)
         self._writes = anyio.Lock(fast_acquire=True)
         self._unsent: list[v1.SettleMessages] = []
-        self._waiting: dict[int, _Answer] = {}
+        # Kept: until Python 3.12 each look-up of the running loop is a system call.
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[TidemarkError | None]] = {}
         self._settled_ever = 0
         self._ended = False
         self._gives: list[str] = []
@@ -65,30 +68,25 @@ class MemberStream:
             )
         self._settled_ever += 1
         request.number = self._settled_ever
-        answer = self._waiting[request.number] = _Answer()
+        answer = self._waiting[request.number] = self._loop.create_future()
+        # A timer of the loop, for members that settle messages one by one: a cancel scope costs four
+        # times as much.
+        alarm = self._loop.call_later(deadline_s, _end_wait, answer, deadline_s)
         try:
-            with anyio.fail_after(deadline_s):
-                if not self._sent_at_once(request):
-                    self._unsent.append(request)
-                    await self._flush()
-                await answer.arrived.wait()
-        except TimeoutError:
-            if request in self._unsent:
-                self._unsent.remove(request)
-                raise DeadlineExceeded(f"nothing was sent within {deadline_s} s") from None
-            raise OutcomeUnknown(f"no answer within {deadline_s} s") from None
+            if not self._sent_at_once(request):
+                await self._send_later(request, deadline_s)
+            error = await answer
         finally:
+            alarm.cancel()
             self._waiting.pop(request.number, None)
-        if answer.error is not None:
-            raise answer.error
+        if error is not None:
+            raise error
 
     def answered(self, settled: v1.Settled) -> None:
         """The server's answer to one request."""
         waiting = self._waiting.get(settled.number)
-        if waiting is not None:
-            if settled.code:
-                waiting.error = _error(settled)
-            waiting.arrived.set()
+        if waiting is not None and not waiting.done():
+            waiting.set_result(_error(settled) if settled.code else None)
 
     def give(self, identity: str) -> None:
         """Ask that the vchannel goes to this member; `send_gives` sends it."""
@@ -118,11 +116,10 @@ class MemberStream:
     def end(self) -> None:
         """The stream is gone: what was not answered may or may not have taken effect."""
         self._ended = True
+        cause = "the stream ended before the answer; the messages may come again"
         for each in self._waiting.values():
-            each.error = OutcomeUnknown(
-                "the stream ended before the answer; the messages may come again"
-            )
-            each.arrived.set()
+            if not each.done():
+                each.set_result(OutcomeUnknown(cause))
 
     def _sent_at_once(self, request: v1.SettleMessages) -> bool:
         """Send it now; False: it has to wait, or the stream broke. Most often nothing is before it.
@@ -137,6 +134,17 @@ class MemberStream:
             return False
         self._credit.granted(due_bytes)
         return True
+
+    async def _send_later(self, request: v1.SettleMessages, deadline_s: float) -> None:
+        self._unsent.append(request)
+        try:
+            with anyio.fail_after(deadline_s):
+                await self._flush()
+        except TimeoutError:
+            if request in self._unsent:
+                self._unsent.remove(request)
+                raise DeadlineExceeded(f"nothing was sent within {deadline_s} s") from None
+            raise OutcomeUnknown(f"no answer within {deadline_s} s") from None
 
     async def _flush(self) -> None:
         """Send what waits; those that come during a write share the next one."""
@@ -155,14 +163,6 @@ class MemberStream:
             except Exception as error:
                 # The task that reads learns why; here only the outcome counts.
                 raise OutcomeUnknown(f"the stream broke: {error}") from error
-
-
-class _Answer:
-    __slots__ = ("arrived", "error")
-
-    def __init__(self) -> None:
-        self.arrived = anyio.Event()
-        self.error: TidemarkError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +339,11 @@ class _Arriving:
                 await self._member.grant(size_bytes)
             except OutcomeUnknown:
                 return  # the stream is gone, and its reader says why
+
+
+def _end_wait(answer: "asyncio.Future[TidemarkError | None]", deadline_s: float) -> None:
+    if not answer.done():
+        answer.set_result(OutcomeUnknown(f"no answer within {deadline_s} s"))
 
 
 def _error(settled: v1.Settled) -> TidemarkError:

@@ -43,6 +43,8 @@ class LeaseBook:
         self._returned: list[Returned] = []
         self._out: Returned | None = None
         """What `portion` has taken out of `_returned`, until it is leased or put back."""
+        self.held_back = False
+        """Whether the last `portion` left out what may come when a lease is settled."""
         self._members_ever = self._leases_ever = 0
         for dying in state.dying:
             self._set_apart(dying.spans)
@@ -67,7 +69,7 @@ class LeaseBook:
         if gone is not None:
             for lease in list(gone.leases.values()):
                 self._leases.pop(lease.number)
-                self._return(lease.left, now_s, _counted(lease))
+                self._return(lease.left, now_s, lease.counted)
 
     def is_member(self, member: int) -> bool:
         return member in self._members
@@ -80,17 +82,22 @@ class LeaseBook:
         What returns goes first, unless `new_first`. It is taken out of the book: give it to
         `lease`, or back by `put_back`.
         """
-        if len(self._leases) >= LEASES_MAX:
+        self.held_back = len(self._leases) >= LEASES_MAX
+        if self.held_back:
             return None
         new = self._new_portion()
+        self.held_back = new is None
         if new_first and new is not None:
             return new
         # One last delivery after the other: a message may kill the node, with all that began.
         has_last = any(it.alone for it in self._leases.values())
         for at, returned in enumerate(self._returned):
-            if returned.due_s <= now_s and not (has_last and self._is_last(returned)):
+            if returned.due_s > now_s:
+                continue
+            if not (has_last and self._is_last(returned)):
                 self._out = self._returned.pop(at)
                 return Portion(next(iter(returned.spans)).after, returned)
+            self.held_back = True
         return new
 
     def _new_portion(self) -> Portion | None:
@@ -267,7 +274,7 @@ class LeaseBook:
         for lease in over:
             self._members[lease.member].ran_out += 1
             self._drop(lease)
-            self._return(lease.left, now_s, _counted(lease))
+            self._return(lease.left, now_s, lease.counted)
         return len(over)
 
     def next_s(self, now_s: float) -> float | None:
@@ -390,8 +397,3 @@ class LeaseBook:
         rest.remove(TickSpan(TimeTick(0), reached))
         if rest:
             self._returned.insert(0, Returned(rest, returned.due_s, returned.times))
-
-
-def _counted(lease: Lease) -> int:
-    """How often messages were delivered whose lease has ended by itself."""
-    return lease.times - (1 if lease.alone and not lease.begun else 0)

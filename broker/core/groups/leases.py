@@ -30,6 +30,11 @@ class Lease:
     begun: bool = False
     record: bool = False
 
+    @property
+    def counted(self) -> int:
+        """How often its messages count as delivered when the lease ends by itself."""
+        return self.times - (1 if self.alone and not self.begun else 0)
+
 
 @dataclass(slots=True)
 class Returned:

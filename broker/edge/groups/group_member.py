@@ -4,6 +4,7 @@ The stream is bound to one life of the Group: when that ends, so does the stream
 comes back is a new one.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -122,7 +123,9 @@ class ServedMember:
         self._written = anyio.Event()
         self._failure: Exception | None = None
         self._writes = anyio.Lock(fast_acquire=True)
-        self._written_s = anyio.current_time()
+        # Kept: to find the clock of the loop anew for each answer costs more than to read it.
+        self._now_s = asyncio.get_running_loop().time
+        self._written_s = self._now_s()
 
     async def run(self, requests: list[v1.JoinGroupRequest]) -> None:
         """Run until the member half-closes, or the Group ends."""
@@ -199,7 +202,7 @@ class ServedMember:
         """Send an empty response when nothing else was sent: a member may wait for long."""
         while True:
             await anyio.sleep_until(self._written_s + LIFE_S)
-            if anyio.current_time() >= self._written_s + LIFE_S:
+            if self._now_s() >= self._written_s + LIFE_S:
                 await self._write(NOTHING)
 
     async def _taken(self, bytes_max: int) -> LeasedMessages:
@@ -259,7 +262,7 @@ class ServedMember:
         framed = frame(encoded(v1.JoinGroupResponse(settled=[settled])))
         if not self._stream.write_at_once(framed):
             return False
-        self._written_s = anyio.current_time()
+        self._written_s = self._now_s()
         self._answered(1)
         return True
 
@@ -280,7 +283,7 @@ class ServedMember:
         await self._write_framed(frame(encoded(response)))
 
     async def _write_framed(self, framed: bytes) -> None:
-        self._written_s = anyio.current_time()
+        self._written_s = self._now_s()
         async with self._writes:
             await self._stream.write_framed(framed)
 

@@ -254,13 +254,13 @@ class GroupLeases(Actor[_Message]):
             self._acks.add(TakenAck(envelope, ack, taken, times))
 
     def _ack_settled(self) -> None:
-        """A write may make room for new leases, and one that failed returns messages.
+        """A write may let go what was held back, and one that failed returns messages.
 
-        Of a shared group that changes nothing while nobody waits. Members that process messages one
-        by one have the next ones already: a look after each of them would be a fifth of its cost.
+        Of a shared group most change nothing for those that wait. Members that process messages one
+        by one settle each of them: a look after each would be a fifth of its cost.
         """
         shared = self._book.state.mode is GroupMode.SHARED
-        if not shared or self._takers or self._acks.waits:
+        if not shared or self._acks.waits or (self._takers and self._book.held_back):
             self._context.after(0.0, LOOK)
 
     def _give_back(self, nack: NackMessages, now_s: float) -> Refusal | None:

@@ -126,6 +126,7 @@ def test_last_deliveries_follow_each_other_so_that_what_kills_the_node_kills_no_
     again = book.portion(20.0)
     assert again is not None
     assert again.returned is None, "a second last delivery beside the first"
+    assert book.held_back, "it comes when the first is settled"
     assert not isinstance(book.take_acked(member, first.number, []), Refusal)
     assert leased(book, member, 2, 20.0).alone
 

@@ -309,6 +309,7 @@ def test_numbers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leased(book, member, 2)
     assert book.give_back(member, first, [span(3, 4)], 0.0) is None
     assert book.portion(0.0) is None, "too many leases"
+    assert book.held_back
 
 
 def test_a_new_life_with_many_ranges_leases_what_lies_between_them_and_nothing_above(
@@ -322,11 +323,13 @@ def test_a_new_life_with_many_ranges_leases_what_lies_between_them_and_nothing_a
     assert isinstance(member, int)
     first = leased(book, member, 7)
     assert book.portion(0.0) is None, "half of the ranges are kept for what is leased already"
+    assert book.held_back, "it comes when the lease is settled"
     taken = book.take_acked(member, first, ())
     assert not isinstance(taken, Refusal)
     state.acknowledge(taken)
     assert state.floor == 7
     assert book.portion(0.0) is not None
+    assert not book.held_back
 
 
 def test_what_is_given_back_one_by_one_for_later_does_not_grow_without_limit(
