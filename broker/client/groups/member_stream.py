@@ -69,8 +69,8 @@ class MemberStream:
         self._settled_ever += 1
         request.number = self._settled_ever
         answer = self._waiting[request.number] = self._loop.create_future()
-        # A timer of the loop, for members that settle messages one by one: a cancel scope costs four
-        # times as much.
+        # A timer of the loop, for members that settle messages one by one: a cancel scope costs
+        # four times as much.
         alarm = self._loop.call_later(deadline_s, _end_wait, answer, deadline_s)
         try:
             if not self._sent_at_once(request):
