@@ -15,6 +15,10 @@ _TYPE: Final = b"milvus.proto.streaming.StreamingError"
 _TYPE_URL: Final = b"type.googleapis.com/" + _TYPE
 _NOT_LEADING: Final = b"tidemark.v1.NotLeading"
 _NOT_LEADING_URL: Final = b"type.googleapis.com/" + _NOT_LEADING
+_RETRY_INFO: Final = b"google.rpc.RetryInfo"
+_RETRY_INFO_URL: Final = b"type.googleapis.com/" + _RETRY_INFO
+_MS_MAX: Final = 366 * 24 * 3_600_000
+"""No server means a longer wait."""
 
 _GRPC_UNKNOWN: Final = 2
 _FAILED_PRECONDITION: Final = 9
@@ -40,6 +44,8 @@ class StreamingError:
     cause: str
     leader: str | None = None
     """Of a coordinator that does not lead: the address of the one that does, or "" for none."""
+    retry_ms: int = 0
+    """How long to wait before the call is made again; 0: the server does not say."""
 
 
 def grpc_code(streaming_code: int) -> int:
@@ -70,6 +76,9 @@ def status_details(error: StreamingError) -> bytes:
         # A detail of its own: Milvus's clients look for a StreamingError, and pass over others.
         leader = field(0x0A, error.leader.encode("utf-8", "replace")) if error.leader else b""
         details += field(0x1A, field(0x0A, _NOT_LEADING_URL) + field(0x12, leader))
+    if error.retry_ms > 0:
+        info = field(0x0A, _duration(error.retry_ms))
+        details += field(0x1A, field(0x0A, _RETRY_INFO_URL) + field(0x12, info))
     code = grpc_code(error.code)
     return (b"\x08" + varint(code) if code else b"") + details
 
@@ -78,6 +87,7 @@ def read_status_details(data: bytes) -> StreamingError | None:
     """The first StreamingError among the details; None when there is none. Raises Malformed."""
     error: StreamingError | None = None
     leader: str | None = None
+    retry_ms = 0
     for tag, first, stop in fields(data, 0, len(data)):
         if tag != 0x1A:
             continue
@@ -86,7 +96,9 @@ def read_status_details(data: bytes) -> StreamingError | None:
             error = read_streaming_error(value)
         elif kind == _NOT_LEADING:
             leader = _read_leader(value)
-    return error if error is None or leader is None else replace(error, leader=leader)
+        elif kind == _RETRY_INFO:
+            retry_ms = _read_retry_ms(value)
+    return None if error is None else replace(error, leader=leader, retry_ms=retry_ms)
 
 
 def read_streaming_error(data: bytes) -> StreamingError:
@@ -98,6 +110,26 @@ def read_streaming_error(data: bytes) -> StreamingError:
         elif tag == 0x12:
             cause = data[first:stop]
     return StreamingError(code, cause.decode("utf-8", "replace"))
+
+
+def _duration(ms: int) -> bytes:
+    """A `google.protobuf.Duration`: seconds, and nanoseconds beside them."""
+    seconds, rest = divmod(ms, 1000)
+    nanos = rest * 1_000_000
+    return (b"\x08" + varint(seconds) if seconds else b"") + (
+        b"\x10" + varint(nanos) if nanos else b""
+    )
+
+
+def _read_retry_ms(data: bytes) -> int:
+    """From the bytes of a `google.rpc.RetryInfo`; rounded up, 0 for a time that is none."""
+    nanos = 0
+    for tag, first, stop in fields(data, 0, len(data)):
+        if tag == 0x0A:
+            for part, number, _ in fields(data, first, stop):
+                if part in (0x08, 0x10):
+                    nanos += signed(number) * (1_000_000_000 if part == 0x08 else 1)
+    return max(0, min(-(-nanos // 1_000_000), _MS_MAX))
 
 
 def _read_leader(data: bytes) -> str:

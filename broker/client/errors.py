@@ -10,9 +10,13 @@ from broker.model.failure import StreamingCode
 
 
 class TidemarkError(Exception):
-    """The base of all errors. `retriable`: the same call may succeed later."""
+    """The base of all errors. `retriable`: the same call may succeed later.
+
+    `retry_s`: the server says that it will not before so many seconds; 0: it says nothing.
+    """
 
     retriable: bool = False
+    retry_s: float = 0.0
 
 
 class ConnectionLost(TidemarkError):

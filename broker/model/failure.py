@@ -66,6 +66,14 @@ class Refused(Exception):
         self.refusal = Refusal(code, cause)
 
 
+class ComeLater(Refused):
+    """A `Throttled` as an exception."""
+
+    def __init__(self, throttled: Throttled) -> None:
+        super().__init__(throttled.code, throttled.cause)
+        self.refusal = throttled
+
+
 class DoesNotLead(Refused):
     """A `NotLeading` as an exception. `leader`: HOST:PORT to call instead; "": none is known."""
 

@@ -1,6 +1,7 @@
 """Refusals as status trailers, against the generated google.rpc.Status."""
 
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,34 @@ def test_a_leader_comes_with_the_error_that_peers_of_milvus_find(
     first, second = Status.parse(data).details
     assert bytes(first) == bytes(Status.parse(status_details(error)).details[0])
     assert second.type_url == "type.googleapis.com/tidemark.v1.NotLeading"
+
+
+@given(errors, st.integers(1, 10**9))
+def test_the_time_to_wait_is_a_retry_info_as_grpcs_own_library_reads_it(
+    error: StreamingError, retry_ms: int
+) -> None:
+    timed = StreamingError(error.code, error.cause, retry_ms=retry_ms)
+    data = status_details(timed)
+    assert read_status_details(data) == timed
+    packed = status_pb2.Status.FromString(data).details[1]
+    info = error_details_pb2.RetryInfo()
+    assert packed.Unpack(info)
+    assert info.retry_delay.ToMilliseconds() == retry_ms
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "retry_ms"),
+    [(0, 0, 0), (0, 1, 1), (0, 1_000_001, 2), (-5, 0, 0), (1 << 62, 0, 366 * 24 * 3_600_000)],
+)
+def test_times_of_others_are_rounded_up_and_bounded(
+    seconds: int, nanos: int, retry_ms: int
+) -> None:
+    info = error_details_pb2.RetryInfo()
+    info.retry_delay.seconds, info.retry_delay.nanos = seconds, nanos
+    status = status_pb2.Status.FromString(status_details(StreamingError(16, "later")))
+    status.details.add().Pack(info)
+    found = read_status_details(status.SerializeToString())
+    assert found == StreamingError(16, "later", retry_ms=retry_ms)
 
 
 def test_a_long_cause_is_cut_so_that_the_trailers_stay_small() -> None:

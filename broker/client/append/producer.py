@@ -192,7 +192,7 @@ class Producer(AnswerSink):
         """One stream from its opening to its end, and the pause after it."""
         assignments = self._network.assignments
         self._begin_wait()
-        self._location = None
+        self._location, told_s = None, 0.0
         try:
             location = self._location = await assignments.locate(
                 self._name, deadline_s=self._network.open_s, writes=True
@@ -215,7 +215,7 @@ class Producer(AnswerSink):
             if not self._answered_s:
                 self._fail_all(error)
         except TidemarkError as error:
-            self._last_error = error
+            self._last_error, told_s = error, error.retry_s
             if isinstance(error, ServerRefusal):
                 self._stream_refused(error)
         self._stream = None
@@ -224,10 +224,9 @@ class Producer(AnswerSink):
         if not self._outbox.to_send:
             self._end_wait(succeeded=False)
         # Also after a stream that ended regularly: only a success on the next one resets it.
-        self._backoff = self._backoff.failed()
+        delay_s = self.pause_s(told_s)
         # A new owner ends the pause. Without a location there is none: `locate` has waited.
         if self._location and self._outbox.to_send:
-            delay_s = self._backoff.delay_s(self._network.spread.random())
             await assignments.wait_change(self._location.channel, delay_s)
 
     def _stream_lost(self) -> None:

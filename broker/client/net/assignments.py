@@ -51,26 +51,28 @@ class Assignments:
         """Keep the table up to date until cancelled."""
         while True:
             self._begin_wait()
+            told_s = 0.0
             try:
                 async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
                     await self._converse(stream)
             except TidemarkError as error:
                 self._current = False
                 self._begin_wait(str(error))
-                self._backoff = self._backoff.failed()
+                self._backoff, told_s = self._backoff.failed(), error.retry_s
                 if self._connection.tries_on(error):
                     await anyio.sleep(RETRY_OTHER_S * self._spread.random())
                     continue
                 self._last_error = error
                 # Wakes `ready`, which raises the error of the first attempt.
                 self._announce()
-            await anyio.sleep(self._backoff.delay_s(self._spread.random()))
+            await anyio.sleep(max(told_s, self._backoff.delay_s(self._spread.random())))
 
     async def ready(self, deadline_s: float) -> None:
         """Return when the first table has arrived; raises the error of a failed first attempt."""
         with anyio.move_on_after(deadline_s):
             while not self._table.known:
-                if self._last_error is not None:
+                # One with a time to wait is followed by another attempt.
+                if self._last_error is not None and not self._last_error.retry_s:
                     raise self._last_error
                 await self._changed.wait()
             return

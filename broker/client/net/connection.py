@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+import anyio
 from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
@@ -24,6 +25,7 @@ from broker.client.errors import (
     NotOffered,
     NotTrusted,
     ProtocolBroken,
+    RateLimited,
     ServerRefusal,
     TidemarkError,
     UnknownRefusal,
@@ -133,7 +135,25 @@ class Connection:
     async def call(
         self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
     ) -> W:
-        """One request, one response. Raises a TidemarkError for any failure."""
+        """One request, one response. Raises a TidemarkError for any failure.
+
+        A call that was refused because its caller makes too many is made again when the server
+        says, unless that is after the deadline.
+        """
+        until_s = anyio.current_time() + deadline_s
+        while True:
+            try:
+                left_s = until_s - anyio.current_time()
+                return await self._call(path, request, response_type, deadline_s=max(left_s, 0.0))
+            except RateLimited as error:
+                if not error.retry_s or anyio.current_time() + error.retry_s >= until_s:
+                    raise
+                pause_s = error.retry_s
+            await anyio.sleep(pause_s)
+
+    async def _call(
+        self, path: str, request: WireMessage, response_type: type[W], *, deadline_s: float
+    ) -> W:
         # Not in `converse`: pending appends may need a new stream while the client is being closed.
         self.lifetime.check()
         with self.lifetime.busy(), self._translated():
@@ -329,7 +349,9 @@ def _ended(status: CallStatus) -> TidemarkError:
         not_leader.leader = details.leader
         return not_leader
     if details is not None:
-        return refusal(details.code, details.cause)
+        refused = refusal(details.code, details.cause)
+        refused.retry_s = details.retry_ms / 1000
+        return refused
     match status.code:
         # The server ends no stream regularly that the client still reads, unless it is closing.
         case Status.OK.value:

@@ -132,7 +132,7 @@ class ResumingReader(Generic[B]):
 
     async def _run_once(self, deliveries: Deliveries[B]) -> None:
         """One stream, and the pause after it."""
-        location = None
+        location, told_s = None, 0.0
         self._begin_wait()
         try:
             location = self._location = await self._network.assignments.locate(
@@ -149,13 +149,14 @@ class ResumingReader(Generic[B]):
             if ends_reader(error.code):
                 await self._reads.judge(error, self._held)
             self._check_silence(error)
+            told_s = error.retry_s
         except TidemarkError as error:
             # A reader that was served before waits: the channel may move on to another node.
             if isinstance(error, NodeUnreachable) and not self._served:
                 raise
             self._check_silence(error)
         if not self._reads.done:
-            await self._pause(location)
+            await self._pause(location, told_s)
 
     async def _read(self, location: Location, deliveries: Deliveries[B]) -> None:
         """One stream, from its opening to its end."""
@@ -201,10 +202,10 @@ class ResumingReader(Generic[B]):
         if self._reads.bounded and silent_s > self._network.silence_s:
             raise error
 
-    async def _pause(self, location: Location | None) -> None:
+    async def _pause(self, location: Location | None, told_s: float) -> None:
         # After every stream; only something new from the server resets it.
         self._backoff = self._backoff.failed()
         # A new owner ends the pause. Without a location there is none: `locate` has waited.
         if location is not None:
-            delay_s = self._backoff.delay_s(self._network.spread.random())
+            delay_s = max(told_s, self._backoff.delay_s(self._network.spread.random()))
             await self._network.assignments.wait_change(location.channel, delay_s)

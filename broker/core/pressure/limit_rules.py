@@ -41,7 +41,8 @@ class Limits:
 
     `streams`: of appends and of reads that an identity has open at one time. `connections`: those
     of a client's certificate, or of a host without one, since a token comes later. `transactions`:
-    those that an identity began here and that are open at one time.
+    those that an identity began here and that are open at one time. `calls`: those that it begins
+    in a second, streams included.
     """
 
     in_bytes: int = 0
@@ -51,11 +52,12 @@ class Limits:
     streams: int = 0
     connections: int = 0
     transactions: int = 0
+    calls: int = 0
 
 
 UNLIMITED: Final = Limits()
 _NAMES: Final = tuple(it.name for it in fields(Limits))
-_OF_IDENTITIES: Final = frozenset({"streams", "connections", "transactions"})
+_OF_IDENTITIES: Final = frozenset({"streams", "connections", "transactions", "calls"})
 
 
 @dataclass(frozen=True, slots=True)

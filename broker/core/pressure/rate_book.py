@@ -18,10 +18,11 @@ BURST_S: Final = 1.0
 
 
 class Direction(StrEnum):
-    """Appends come in, reads go out."""
+    """Appends come in, reads go out; a call is counted as a message without bytes."""
 
     IN = "in"
     OUT = "out"
+    CALL = "call"
 
 
 class RateBook:
@@ -82,4 +83,6 @@ class RateBook:
 def _rates(limits: Limits, direction: Direction) -> tuple[int, int]:
     if direction is Direction.IN:
         return limits.in_bytes, limits.in_messages
-    return limits.out_bytes, limits.out_messages
+    if direction is Direction.OUT:
+        return limits.out_bytes, limits.out_messages
+    return 0, limits.calls

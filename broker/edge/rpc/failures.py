@@ -1,14 +1,15 @@
 """Map refusals and errors to what a gRPC caller sees.
 
 The message of a gRPC status stays empty: clients read the StreamingError in
-`grpc-status-details-bin`, and grpc-go drops it unless both codes agree.
+`grpc-status-details-bin`, and grpc-go drops it unless both codes agree. Who is over a limit of a
+rate gets the time to wait as a `google.rpc.RetryInfo` beside it.
 """
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from actors import ActorError, AskTimeout, MailboxFull
-from broker.model.failure import NotLeading, Refusal, Refused, StreamingCode
+from broker.model.failure import NotLeading, Refusal, Refused, StreamingCode, Throttled
 from broker.transport import CutShort, Stalled
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import StreamingError, grpc_code, status_details
@@ -18,7 +19,8 @@ from schemas.wire import Malformed
 def grpc_error(refusal: Refusal) -> GRPCError:
     """The exception that ends a call with this refusal when its handler raises it."""
     leader = refusal.leader if isinstance(refusal, NotLeading) else None
-    details = status_details(StreamingError(int(refusal.code), refusal.cause, leader))
+    retry_ms = refusal.retry_ms if isinstance(refusal, Throttled) else 0
+    details = status_details(StreamingError(int(refusal.code), refusal.cause, leader, retry_ms))
     return GRPCError(Status(grpc_code(refusal.code)), "", details)
 
 

@@ -16,7 +16,7 @@ from grpclib.exceptions import GRPCError
 from actors import SystemClock
 from broker.edge.rpc.access.access import CURRENT, UNCONTROLLED
 from broker.edge.rpc.access.collection_names import CollectionNames
-from broker.edge.rpc.access.entry import admit, check
+from broker.edge.rpc.access.entry import admit, check, is_limited
 from broker.edge.rpc.access.gate import AccessGate
 from broker.edge.rpc.append_pace import AppendPace
 from broker.edge.rpc.audit.audit_trail import AuditTrail
@@ -303,6 +303,8 @@ class Middleware:
             call.access = admit(self.access, call.stream.method, call.metadata, call.peer)
             call.access.end = call.revoke
             call.audited.user = call.access.name
+        if self.quotas.limited and is_limited(call.stream.method, call.access):
+            await self.quotas.begin_call(call.identity)
         # Always: a task that serves a call may have begun in the context of another one.
         CURRENT.set(call.access)
 

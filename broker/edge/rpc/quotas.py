@@ -20,10 +20,12 @@ from broker.core.pressure.rate_book import Direction, RateBook
 from broker.core.pressure.token_bucket import Exhausted, Taken
 from broker.core.pressure.txn_places import TxnPlace, TxnPlaces
 from broker.edge.rpc.stream_meters import EdgeMeters
-from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
+from broker.model.failure import ComeLater, Refusal, Refused, StreamingCode, Throttled
 from broker.ports.row_schemas import RowSchemas, Shard
 
 APPEND_WAIT_S_MAX: Final = 5.0
+CALL_WAIT_S_MAX: Final = 1.0
+"""Less than that of appends: a flood of calls that wait is a flood of open streams."""
 LOOK_S: Final = 1.0
 """A reader that waits looks so often whether it still has to."""
 NAMES_MAX: Final = 16_384
@@ -67,6 +69,18 @@ class Quotas:
             self._streams[identity] -= 1
             if not self._streams[identity]:
                 del self._streams[identity]
+
+    async def begin_call(self, identity: str) -> None:
+        """Wait until a call may begin, at most `CALL_WAIT_S_MAX`. Raises ComeLater."""
+        subject = Subject(Scope.IDENTITY, identity)
+        now_s = get_running_loop().time()
+        taken = self._book.take((subject,), Direction.CALL, 0, 1, now_s, CALL_WAIT_S_MAX)
+        if isinstance(taken, Exhausted):
+            self._meters.limit_refused += 1
+            raise ComeLater(_exhausted((subject,), "calls", taken.retry_s))
+        if taken.wait_s > 0:
+            self._meters.limit_wait_s += taken.wait_s
+            await anyio.sleep(taken.wait_s)
 
     def begin_txn(self, identity: str, freed: int) -> TxnPlace | Refusal | None:
         """The place of a transaction that begins, or why it may not; None without a limit.
@@ -112,7 +126,7 @@ class Quotas:
         )
         if isinstance(taken, Exhausted):
             self._meters.limit_refused += 1
-            return _exhausted(subjects, taken.retry_s)
+            return _exhausted(subjects, "appends", taken.retry_s)
         self._meters.limit_wait_s += taken.wait_s
         return taken
 
@@ -156,8 +170,8 @@ def _number(vchannel: str) -> str:
     return vchannel if number is None else str(number)
 
 
-def _exhausted(subjects: Sequence[Subject], retry_s: float) -> Throttled:
+def _exhausted(subjects: Sequence[Subject], what: str, retry_s: float) -> Throttled:
     who = " or ".join([f"{it.scope} {it.name!r}" for it in subjects])
     retry_ms = max(1, round(retry_s * 1000))
-    cause = f"{who} is over its limit of appends; try again in {retry_ms} ms"
+    cause = f"{who} is over its limit of {what}; try again in {retry_ms} ms"
     return Throttled(StreamingCode.RATE_LIMIT_REJECTED, cause, retry_ms)

@@ -39,6 +39,13 @@ def admit(
     return access
 
 
+def is_limited(path: str, access: Access) -> bool:
+    """Whether the call counts against a limit: not those of probes and of the cluster itself."""
+    permission = PERMISSIONS.get(path)
+    free = permission is not None and permission.who in (Who.ANYBODY, Who.PROCESS)
+    return not free and not access.of_process
+
+
 async def check(gate: AccessGate, access: Access, path: str, request: Any) -> None:
     """Raise Refused unless the caller may use everything that the request names."""
     if not access.controlled or access.of_process:

@@ -29,12 +29,12 @@ def test_no_text_means_no_limits() -> None:
 def test_each_rule_is_a_subject_with_its_limits() -> None:
     rules = parsed_limits(
         "collection:clicks in_bytes=10 in_messages=5\n"
-        "identity:alice out_bytes=7 streams=2 connections=3 transactions=4;"
+        "identity:alice out_bytes=7 streams=2 connections=3 transactions=4 calls=5;"
     )
     assert rules
     assert rules.of(collection("clicks")) == Limits(in_bytes=10, in_messages=5)
     assert rules.of(Subject(Scope.IDENTITY, "alice")) == Limits(
-        out_bytes=7, streams=2, connections=3, transactions=4
+        out_bytes=7, streams=2, connections=3, transactions=4, calls=5
     )
     assert rules.of(Subject(Scope.IDENTITY, "clicks")) == UNLIMITED
 

@@ -47,6 +47,14 @@ def test_the_lowest_rate_of_bytes_is_told() -> None:
     assert book.bytes_s((CLICKS,), OUT) == 32
 
 
+def test_calls_have_a_rate_of_their_own() -> None:
+    book = RateBook(parsed_limits("identity:alice calls=2 in_messages=1"))
+    taken = [book.take((ALICE,), Direction.CALL, 0, 1, 0.0, WAIT) for _ in range(4)]
+    assert taken == [Taken(0.0), Taken(0.0), Taken(0.0), Taken(0.5)]
+    assert book.take((ALICE,), Direction.CALL, 0, 1, 0.0, 0.9) == Exhausted(1.0)
+    assert book.take((ALICE,), IN, 1, 1, 0.0, 0.0) == Taken(0.0), "appends have their own"
+
+
 def test_changed_rules_hold_at_once_and_debts_stay() -> None:
     book = RateBook(RULES)
     book.take((CLICKS,), IN, 64 * 3, 1, 0.0, WAIT)
