@@ -65,6 +65,8 @@ class Gateway:
         self.proven = False
         """Whether the server was reached, here or by another part of the query."""
         self._open: tuple[int, BlockingPortal, Client] | None = None
+        self._shown = ""
+        """The token of the open connection."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"server": self._server, "proven": self.proven}
@@ -194,6 +196,16 @@ class Gateway:
             portal.call(portal.stop)
         self._open = None
 
+    def renew(self) -> bool:
+        """Connect anew when there is another token to show, as in a replaced file.
+
+        Returns whether there is. Raises BadOption for a file without a token.
+        """
+        if self._open is None or self._server.current_token() == self._shown:
+            return False
+        self.close()
+        return True
+
     def _reach(self) -> None:
         if self._open is None or self._open[0] != os.getpid():
             self._call(_nothing)
@@ -201,6 +213,7 @@ class Gateway:
     def _call(self, ask: Callable[["Client"], Awaitable[T]]) -> T:
         """Call, and retry while the error is retriable, for as long as a broker may be away."""
         from broker.client import TidemarkError
+        from broker.client.errors import NotAuthenticated
 
         patience_s = PATIENCE_S if self.proven else self._first_s
         until_s = time.monotonic() + patience_s  # noqa: TID251 - Spark calls us synchronously
@@ -210,6 +223,8 @@ class Gateway:
                 portal, client = self._connected()
                 answer = portal.call(ask, client)
             except TidemarkError as error:
+                if isinstance(error, NotAuthenticated) and self.renew():
+                    continue
                 late = time.monotonic() + pause_s > until_s  # noqa: TID251
                 if late and not self.proven:
                     raise self._unreachable(error) from error
@@ -239,7 +254,9 @@ class Gateway:
             from broker.client import DeadlineExceeded
 
             ready: Future[tuple[BlockingPortal, Client]] = Future()
-            threading.Thread(target=_run, args=(self._server, ready), daemon=True).start()
+            self._shown = self._server.current_token()
+            given = (self._server, self._shown, ready)
+            threading.Thread(target=_run, args=given, daemon=True).start()
             try:
                 self._open = (os.getpid(), *ready.result(START_S))
             except TimeoutError as error:
@@ -248,17 +265,26 @@ class Gateway:
         return self._open[1], self._open[2]
 
 
-@cache
 def gateway_here(server: Server) -> Gateway:
-    """Return the one gateway of this process, so that the tasks of a worker share a connection."""
+    """Return the one gateway of this process, so that the tasks of a worker share a connection.
+
+    Connects anew when a token file has another token than before. Raises BadOption.
+    """
+    gateway = _gateway_of(server)
+    gateway.renew()
+    return gateway
+
+
+@cache
+def _gateway_of(server: Server) -> Gateway:
     return Gateway(server)
 
 
-def _run(server: Server, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+def _run(server: Server, token: str, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
     import anyio
 
     try:
-        anyio.run(_serve, server, ready, backend_options={"use_uvloop": True})
+        anyio.run(_serve, server, token, ready, backend_options={"use_uvloop": True})
     except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
         if not ready.done():
             ready.set_exception(_cause(error))
@@ -271,14 +297,20 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-async def _serve(server: Server, ready: "Future[tuple[BlockingPortal, Client]]") -> None:
+async def _serve(
+    server: Server, token: str, ready: "Future[tuple[BlockingPortal, Client]]"
+) -> None:
     from anyio.from_thread import BlockingPortal
 
     from broker.client import Deadlines, connect
 
     deadlines = Deadlines(connect_s=FIRST_ANSWER_S)
     connecting = connect(
-        server.address, cluster=server.cluster, deadlines=deadlines, tls=server.client_tls()
+        server.address,
+        cluster=server.cluster,
+        deadlines=deadlines,
+        tls=server.client_tls(),
+        token=token,
     )
     async with BlockingPortal() as portal, connecting as client:
         ready.set_result((portal, client))

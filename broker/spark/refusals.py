@@ -6,15 +6,33 @@ Spark shows only the text, deep in a traceback, so the code is part of it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from broker.client import TidemarkError
 
+SECRET_NAME: Final = re.compile("secret|password|token|access.?key|credential", re.IGNORECASE)
+SECRET_VALUE: Final = re.compile("tm_|eyJ")
+"""How tokens begin: ours, and JWTs."""
+NO_SECRETS: Final = ("tokenfile", "tidemark_token_file")
+HIDDEN: Final = "(not shown)"
+
 
 class BadOption(ValueError):
-    """An option has an unusable value; the text names both and says what to use instead."""
+    """An option has an unusable value; the text names both and says what to use instead.
+
+    What may be a secret is not shown: errors stand in logs.
+    """
 
     def __init__(self, option: str, value: object, advice: str) -> None:
-        super().__init__(f"[TIDEMARK_BAD_OPTION] option {option!r} is {value!r}: {advice}")
+        shown = HIDDEN if _is_secret(option, value) else repr(value)
+        super().__init__(f"[TIDEMARK_BAD_OPTION] option {option!r} is {shown}: {advice}")
+
+
+def _is_secret(option: str, value: object) -> bool:
+    if SECRET_VALUE.match(str(value).strip()):
+        return True
+    named = option.lower() not in NO_SECRETS and SECRET_NAME.search(option)
+    return bool(value) and bool(named)
 
 
 class BadColumns(ValueError):

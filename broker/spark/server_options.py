@@ -1,10 +1,11 @@
 """The options that say which broker to connect to, and how; the source and the sink have them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.spark.refusals import BadOption
+from broker.spark.server_token import TOKEN_OPTIONS, token_here, token_options
 
 if TYPE_CHECKING:
     from broker.client import Tls
@@ -26,17 +27,27 @@ SERVER_OPTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "tlsCert": ("none", "PEM file of the certificate to show to the broker"),
     "tlsKey": ("none", "PEM file of its private key"),
+    **TOKEN_OPTIONS,
 }
 """Each option with its default and its meaning, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker, and how to connect to it. `tls`: files of authorities, certificate and key."""
+    """A broker, and how to connect to it. `tls`: files of authorities, certificate and key.
+
+    The token is pickled with it for executors, and is in no `repr`.
+    """
 
     address: str
     cluster: str
     tls: tuple[str | None, str | None, str | None] | None = None
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+
+    def current_token(self) -> str:
+        """The token to show from this process; "" for none. Raises BadOption."""
+        return token_here(self.token, self.token_file)
 
     def client_tls(self) -> "Tls | None":
         """As `connect` takes it."""
@@ -57,4 +68,5 @@ def server_of(given: Mapping[str, str]) -> Server:
             named, cert or key or "", f"give {missing}, too: a certificate needs its key"
         )
     files = (ca, cert, key) if wanted == "true" or ca or cert else None
-    return Server(given.get("server", DEFAULT_SERVER), given.get("cluster", "by-dev"), files)
+    called = given.get("server", DEFAULT_SERVER), given.get("cluster", "by-dev"), files
+    return Server(*called, *token_options(given))

@@ -28,6 +28,7 @@ EXCLUSIVE: Final = (
     ("startingoffsets", "startingtick", "startingtimestamp", "startingcursor", "startinggroup"),
     ("endingoffsets", "endingtick", "endingtimestamp"),
     ("topic", "path"),
+    ("token", "tokenfile"),
 )
 """Groups of options of which a query gives one; one given in a query replaces all of the table."""
 WITHOUT_OPTIONS: Final = (
@@ -46,6 +47,12 @@ def of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
     given = {name.lower(): value for name, value in options.items()}
     if OF_A_TABLE not in given:
         return None
+    if kept := {"token", f"{PREFIX}token"} & given.keys():
+        advice = (
+            "a table would show it to all who may see the table; use tokenFile, or the environment"
+            " variable TIDEMARK_TOKEN of the driver and the executors"
+        )
+        raise BadOption("token", given[kept.pop()], advice)
     found = {
         name.removeprefix(PREFIX): value
         for name, value in given.items()

@@ -52,7 +52,12 @@ BUILT_IN: Final[Mapping[str, Role]] = MappingProxyType(
                 Grant(Action.CONSUME, ResourceKind.CURSOR, "*"),
                 Grant(Action.GROUP, ResourceKind.GROUP, "*"),
             ),
-            _role("writer", *_on_collections(Action.PRODUCE, Action.TXN, Action.OBSERVE)),
+            _role(
+                "writer",
+                *_on_collections(Action.PRODUCE, Action.TXN, Action.OBSERVE),
+                # A streaming query also commits micro-batches that have no rows.
+                Grant(Action.TXN, ResourceKind.CLUSTER, "*"),
+            ),
         )
     }
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from broker.client import TidemarkError
-from broker.client.errors import ChannelFenced
+from broker.client.errors import ChannelFenced, PermissionDenied
 from broker.spark.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class ProgressReporter:
         self._reported = 0
         self._peer: Peer | None = None
         self._replaced = False
+        self._forbidden = False
         self._silent_until_s = 0.0
 
     def __getstate__(self) -> dict[str, str]:
@@ -48,7 +49,7 @@ class ProgressReporter:
             return
         moved = self._try(gateway, tick, lambda client: self._move(client, vchannels, tick))
         # The first call may have timed out; the query does not wait for a second one.
-        if not self._replaced and not self._is_away():
+        if not (self._replaced or self._forbidden or self._is_away()):
             self._try(gateway, tick, lambda client: self._report(client, tick))
         if moved:
             self._reported = tick
@@ -83,6 +84,14 @@ class ProgressReporter:
         await client.cursor(self._name).move(tick, vchannels, deadline_s=REPORT_S)
 
     async def _report(self, client: "Client", tick: int) -> None:
+        try:
+            await self._report_to_barrier(client, tick)
+        except PermissionDenied as error:
+            # The cursor is what counts, and its right is of that cursor alone.
+            self._forbidden = True
+            log.warning("tidemark: barrier %r gets no reports of this query: %s", self._name, error)
+
+    async def _report_to_barrier(self, client: "Client", tick: int) -> None:
         if self._peer is None:
             # Entered for good: Spark does not tell when a query ends; then the peer's lease
             # expires.

@@ -29,6 +29,19 @@ def test_the_options_of_create_table_are_told_from_what_spark_adds() -> None:
         of_new_table({"provider": "tidemark", "subscribe": "rows"})
 
 
+def test_a_table_takes_the_file_of_a_token_and_not_the_token() -> None:
+    for given in ({"token": "planted"}, {"token": "planted", "option.token": "planted"}):
+        with pytest.raises(BadOption, match="use tokenFile, or the environment") as refused:
+            of_new_table({"provider": "tidemark", **given})
+        assert "planted" not in str(refused.value)
+    made = table(subscribe="rows", tokenfile="/run/token")
+    given, of_table = with_options_of_table({"token": "planted"}, made)
+    assert of_table
+    parsed = parse(given, streaming=False, of_table=of_table)
+    assert (parsed.server.current_token(), parsed.server.token_file) == ("planted", "")
+    assert "planted" not in repr(parsed)
+
+
 def test_one_column_carries_them_and_a_table_without_it_is_refused() -> None:
     made = table()
     assert [bool(field.metadata) for field in made] == [False, True]
