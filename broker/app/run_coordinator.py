@@ -48,6 +48,7 @@ from broker.app.security.certificate_names import refuse_unnamed
 from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.security.secured import client_tls
 from broker.app.stores.milvus_sessions import coordinator_session, milvus_sessions
+from broker.app.switching.altering import stored_altering
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import as_environment
@@ -220,6 +221,7 @@ class _CoordinatorParts:
                 meta_table=StoredTable(self._cluster.store),
                 access=self._access.records,
                 row_schemas=StoredRowSchemas(self._cluster.store),
+                altering=stored_altering(settings, self._cluster.store),
             ),
             view.with_coordinators(self._coordinators),
             edge_limits(settings),

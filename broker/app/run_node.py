@@ -85,7 +85,7 @@ async def run_node(
         ):
             calls = _coordinator_calls(settings, known, fence, access)
             try:
-                with log_storage(settings, folder, identity, store) as storage:
+                async with log_storage(settings, folder, identity, store) as storage:
                     shared = store, fence, access
                     parts = _NodeParts(settings, storage, address, shared, calls, identity)
                     async with running(parts, settings, bound) as broker:
@@ -252,6 +252,7 @@ class _NodeParts:
             node_ports(self._store, self._node_id, storage.wal, ticks, observer),
             holds=RemoteHolds(self._calls),
             room=disk_reserve(self._settings, storage.folder),
+            switch=storage.switch,
         )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

@@ -39,6 +39,7 @@ from broker.app.running_process import (
 from broker.app.security.process_access import ProcessAccess, leading_access
 from broker.app.storage import LogStorage, disk_reserve, log_storage, unreadable_log
 from broker.app.stores.milvus_sessions import coordinator_session, milvus_sessions, node_session
+from broker.app.switching.altering import stored_altering
 from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.coordinator.assignment.assigner_notifier import AssignerNotifier
@@ -84,7 +85,7 @@ async def run_broker(
         paused = await consumption_paused(cluster.store)
         now = cluster.settings.now
         access = await leading_access(now, folder.root, cluster.store)
-        with log_storage(now, folder, cluster.identity, cluster.store) as storage:
+        async with log_storage(now, folder, cluster.identity, cluster.store) as storage:
             parts = _BrokerParts(now, storage, cluster, access, paused=paused)
             async with (
                 milvus_sessions(settings, cluster.identity) as sessions,
@@ -113,6 +114,7 @@ class _BrokerParts:
         self.address = cluster.address
         self.settings = cluster.settings
         self._settings = settings
+        self._storage = storage
         self._folder, self._wal, self._damages = storage.folder, storage.wal, storage.damages
         self._cluster = cluster
         self._access = access
@@ -174,6 +176,7 @@ class _BrokerParts:
             lead=self._cluster.store,
             meta_table=StoredTable(self._cluster.store),
             access=self._access.records,
+            altering=stored_altering(self._settings, self._cluster.store),
         )
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),
@@ -228,6 +231,7 @@ class _BrokerParts:
             node_ports(self._cluster.store, self._node_id, self._wal, ticks, observer),
             holds=AskedHolds(self.lookup.find, CURSORS),
             room=disk_reserve(self._settings, self._folder),
+            switch=self._storage.switch,
         )
         return node_runtime(self._node_id, ports, node_limits(self._settings))
 

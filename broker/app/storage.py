@@ -1,7 +1,7 @@
 """Opens the metadata and the log of a data folder, or says in one sentence why it cannot."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,19 @@ import structlog
 
 from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import MetadataUse, etcd_metadata, refuse_other_place
-from broker.app.stores.kafka_storage import kafka_wal, refuse_log_in_kafka, topic_ids
+from broker.app.stores.folder_markers import FolderMarkers, check_founded
+from broker.app.stores.kafka_storage import kafka_wal, topic_ids
+from broker.app.stores.stored_places import StoredPlaces
+from broker.app.switching.channel_switch import ChannelSwitch
+from broker.app.switching.log_drivers import LogDrivers
+from broker.app.switching.placed_wal import PlacedWal
 from broker.backup.held_log import remove_left_behind
+from broker.core.cluster.wal_alter import Alter, prefix_of, shown
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.wal import Corrupt, UnknownFormat, Unsuitable
+from broker.ports.switching.log_copies import CopyingWal
+from broker.ports.wal import Corrupt, UnknownFormat, Unsuitable, WriterFailed
 from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 from broker.wal.disk_reserve import DiskReserve
@@ -34,6 +41,7 @@ class LogStorage:
     folder: DataFolder
     wal: WatchedWal
     damages: DamageRegistry
+    switch: ChannelSwitch
 
 
 @asynccontextmanager
@@ -71,23 +79,64 @@ def segmented_wal(settings: Settings, folder: DataFolder, damages: DamageRegistr
     return SegmentedWal(OsFiles(folder.log), sizes, on_damage=partial(_log_damage, damages))
 
 
-@contextmanager
-def log_storage(
+@asynccontextmanager
+async def log_storage(
     settings: Settings, folder: DataFolder, cluster_id: str, store: MetaStore
-) -> Iterator[LogStorage]:
-    """The log of the folder, in Kafka if the settings say so, until the block ends.
+) -> AsyncIterator[LogStorage]:
+    """The logs of the cluster, where its metadata says that they lie, until the block ends.
 
-    `cluster_id` keeps clusters that share a Kafka from taking each other's topics. `store`: the
-    metadata of the folder. Raises CannotStart.
+    In a cluster that never switched that is where the settings say. `cluster_id` keeps clusters
+    that share a Kafka from taking each other's topics. Raises CannotStart.
     """
     damages = DamageRegistry(skipped=settings.skip_damage)
-    if not settings.wal:
-        refuse_log_in_kafka(folder)
-        yield LogStorage(folder, WatchedWal(segmented_wal(settings, folder, damages)), damages)
-        return
-    report = partial(_log_damage, damages)
-    with kafka_wal(settings, folder, cluster_id, topic_ids(settings, folder, store), report) as wal:
-        yield LogStorage(folder, WatchedWal(wal), damages)
+    places = StoredPlaces(store, settings.wal)
+    try:
+        alter = await places.alter()
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
+    markers = FolderMarkers(folder)
+    if alter is None:
+        check_founded(settings, folder)
+    else:
+        markers.check(alter)
+        _note_difference(settings, alter)
+
+    def make(place: str, stack: ExitStack) -> CopyingWal:
+        if not place:
+            return segmented_wal(settings, folder, damages)
+        given = settings.model_copy(update={"wal": _newest(settings, place)})
+        ids = topic_ids(settings, folder, store)
+        report = partial(_log_damage, damages)
+        return stack.enter_context(kafka_wal(given, cluster_id, ids, report))
+
+    with LogDrivers(make) as drivers:
+        # At once, so that what is missing or wrong ends the start.
+        make_driver(drivers, settings.wal if alter is None else alter.place)
+        wal = WatchedWal(PlacedWal(places, drivers))
+        yield LogStorage(folder, wal, damages, ChannelSwitch(places, drivers, markers))
+
+
+def make_driver(drivers: LogDrivers, place: str) -> None:
+    """Make the driver of a place. Raises CannotStart."""
+    try:
+        drivers.at(place)
+    except WriterFailed as error:
+        raise CannotStart(str(error)) from error
+
+
+def _newest(settings: Settings, place: str) -> str:
+    """The settings know the servers of a Kafka better than what was written at its switch."""
+    same = bool(settings.wal) and prefix_of(settings.wal) == prefix_of(place)
+    return settings.wal if same else place
+
+
+def _note_difference(settings: Settings, alter: Alter) -> None:
+    if prefix_of(settings.wal) != prefix_of(alter.place):
+        log.warning(
+            "the log was switched since this process was set up; change its settings",
+            wal=shown(settings.wal),
+            log=shown(alter.place),
+        )
 
 
 def unreadable_log(log_folder: Path, unreadable: Unreadable) -> str:

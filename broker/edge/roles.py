@@ -28,6 +28,7 @@ from broker.edge.milvus.state_service import ServerState, StateService
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxies, Proxy
 from broker.edge.space.space_service import SpaceService
+from broker.edge.switching.wal_service import WalService
 from broker.edge.tidemark.admin_service import (
     AdminService,
     DescribeAll,
@@ -160,6 +161,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
         MembersService(middleware, proxies.members),
         TimeTicksService(middleware, proxies),
         AuthService(middleware, proxies.access),
+        WalService(middleware, proxies.altering),
         ComponentsService(middleware, parts.state, parts.view),
         SegmentReadsService(middleware, proxies.segment_reader),
         SegmentsService(middleware, proxies.segments),

@@ -1,5 +1,6 @@
 """What other actors and the edge ask of the Appender of a pchannel."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from actors import Request
@@ -78,6 +79,13 @@ class SealLog:
 
 
 @dataclass(frozen=True, slots=True)
+class DoAtRest(Request[Exception | None]):
+    """Do this between two groups, while nobody appends; answered with the error it returns."""
+
+    work: Callable[[], Awaitable[Exception | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTxns(Request[tuple[TxnView, ...]]):
     """Every open transaction, oldest first."""
 
@@ -104,4 +112,4 @@ class ResumeTxns:
 TxnRequest = ShowTxns | ExpireTxns | FinishTxns | ResumeTxns
 SealRequest = SealOverdue | SealSegments | ObeySegmentOrders
 LogUpkeep = Truncate | SealLog
-AppenderMessage = AppendBatch | CloseTick | SealRequest | LogUpkeep | TxnRequest
+AppenderMessage = AppendBatch | CloseTick | SealRequest | LogUpkeep | DoAtRest | TxnRequest

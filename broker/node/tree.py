@@ -11,10 +11,14 @@ node (one_for_one)
 ├─ retention_keeper            has what collections do not keep purged
 ├─ disk_watch                  refuses messages while the disk is full
 ├─ compactor                   removes superseded messages of compacted collections
-└─ memory_watch                seals segments of collections while memory is short
+├─ memory_watch                seals segments of collections while memory is short
+└─ wal_switcher                moves logs to another driver, when that is asked for
 """
 
-from actors import ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
+from collections.abc import Callable
+from typing import Any
+
+from actors import Actor, ChildSpec, MailboxSpec, Overflow, Strategy, SupervisorSpec
 from broker.node.append.time_tick import TimeTickHeartbeat
 from broker.node.channel_tree import RESTARTS_MAX
 from broker.node.compaction.compactor import Compactor
@@ -27,6 +31,7 @@ from broker.node.space.reclamation import Reclamation
 from broker.node.space.retention_keeper import RetentionKeeper
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.truncation import Truncation
+from broker.node.wal_switcher import WalSwitcher
 
 
 def node_spec(node: NodeRuntime) -> SupervisorSpec:
@@ -41,53 +46,25 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
                 build=lambda: Directory(node),
                 mailbox=MailboxSpec(bound=4096, overflow=Overflow.BLOCK, batch_max=64),
             ),
-            ChildSpec(
-                name="time_tick",
-                build=lambda: TimeTickHeartbeat(node),
-                # Only timers come here, so the next one makes up for one that was shed.
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="truncation",
-                build=lambda: Truncation(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="lag_watch",
-                build=lambda: LagWatch(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="reclamation",
-                build=lambda: Reclamation(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
+            _on_timers("time_tick", lambda: TimeTickHeartbeat(node)),
+            _on_timers("truncation", lambda: Truncation(node)),
+            _on_timers("lag_watch", lambda: LagWatch(node)),
+            _on_timers("reclamation", lambda: Reclamation(node)),
             ChildSpec(
                 name="purging",
                 build=lambda: Purging(node),
                 mailbox=MailboxSpec(bound=64, overflow=Overflow.FAIL, batch_max=1),
             ),
-            ChildSpec(
-                name="retention_keeper",
-                build=lambda: RetentionKeeper(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            ChildSpec(
-                name="disk_watch",
-                build=lambda: DiskWatch(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
-            _compactor_spec(node),
-            ChildSpec(
-                name="memory_watch",
-                build=lambda: MemoryWatch(node),
-                mailbox=MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8),
-            ),
+            _on_timers("retention_keeper", lambda: RetentionKeeper(node)),
+            _on_timers("disk_watch", lambda: DiskWatch(node)),
+            _on_timers("compactor", lambda: Compactor(node)),
+            _on_timers("memory_watch", lambda: MemoryWatch(node)),
+            _on_timers("wal_switcher", lambda: WalSwitcher(node)),
         ),
         restarts_max=20,
     )
 
 
-def _compactor_spec(node: NodeRuntime) -> ChildSpec:
-    mailbox = MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8)
-    return ChildSpec(name="compactor", build=lambda: Compactor(node), mailbox=mailbox)
+def _on_timers(name: str, build: Callable[[], Actor[Any]]) -> ChildSpec:
+    """An actor that only timers wake: the next one makes up for one that was shed."""
+    return ChildSpec(name, build, MailboxSpec(bound=8, overflow=Overflow.SHED, batch_max=8))

@@ -79,6 +79,10 @@ class Files(Protocol):
         """Remove a file: FileNotFoundError if there is none. Durable after `sync_folder`."""
         ...
 
+    def remove_folder(self, folder: str) -> None:
+        """Remove an empty folder, durably; no-op if there is none. OSError if it has files."""
+        ...
+
     def rename(self, old: str, new: str) -> None:
         """Rename atomically within one folder; durable after `sync_folder`."""
         ...

@@ -32,7 +32,7 @@ from broker.ports.wal import (
     WalError,
     WriterFailed,
 )
-from broker.wal.append_check import check_append
+from broker.wal.append_check import check_append, check_copy
 
 # The fixed part of a stored record, so that sizes are those of the segmented log.
 _RECORD_OVERHEAD_BYTES = 68
@@ -107,6 +107,12 @@ class _Stored:
         self.first_id, self.removed_tick, size = self.sealed.pop(0)
         self.size_bytes -= size
         self.records = [record for record in self.records if record.base_id >= self.first_id]
+
+    def empty(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        """Forget all records, and go on at this id."""
+        self.first_id = self.next_id = first_id
+        self.removed_tick = self.last_tick = removed_tick
+        self.records, self.sealed, self.size_bytes, self.active_bytes = [], [], 0, 0
 
     def part(self, number: int) -> list[Record]:
         """The records of a sealed segment; of the active one behind the last."""
@@ -331,6 +337,27 @@ class MemoryLog:
         self._bounds = stored.bounds()
         return given
 
+    async def begin_anew(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        self._refuse_fenced()
+        self._stored.empty(first_id, removed_tick)
+        self._bounds = self._stored.bounds()
+
+    async def append_copies(
+        self, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        self._refuse_fenced()
+        for record in records:
+            check_copy(record, self._stored.next_id, self._stored.last_tick)
+            self._stored.store([record], self._wal.segment_bytes)
+        self._stored.next_id = until_id
+        self._stored.last_tick = max(self._stored.last_tick, until_tick)
+        self._bounds = self._stored.bounds()
+
+    async def discard(self) -> None:
+        self._refuse_fenced()
+        self._stored.empty(FIRST_MESSAGE_ID, TimeTick(0))
+        self._bounds = self._stored.bounds()
+
     async def close(self) -> None:
         self._closed = True
 
@@ -353,6 +380,11 @@ class MemoryLog:
         if records and records[-1].next_id > bounds.next_id:
             records = records[: bisect_right(records, bounds.next_id, key=lambda r: r.next_id)]
         return records, at
+
+    def _refuse_fenced(self) -> None:
+        self._refuse_closed()
+        if self._stored.term != self._term:
+            raise Fenced(self._channel, self._term, self._stored.term)
 
     def _refuse_closed(self) -> None:
         if self._closed:

@@ -16,6 +16,7 @@ from broker.client.cluster.server_admin import (
     PassedHolder,
     ServerTraffic,
 )
+from broker.client.cluster.switching.wal_calls import ChannelSwitched, WalStatus
 from broker.model.barrier import BarrierPeer, BarrierView
 from broker.model.broadcast import ResourceDomain
 from broker.model.channel import ChannelOffsets
@@ -33,6 +34,7 @@ __all__ = [
     "Broadcasts",
     "ChannelInfo",
     "ChannelOffsets",
+    "ChannelSwitched",
     "ChannelTrouble",
     "Collections",
     "CursorView",
@@ -49,4 +51,5 @@ __all__ = [
     "SpanStep",
     "TickChoice",
     "VChannelTraffic",
+    "WalStatus",
 ]

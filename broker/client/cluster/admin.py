@@ -18,6 +18,9 @@ from broker.client.cluster.server_admin import (
     ServerAdmin,
     ServerTraffic,
 )
+from broker.client.cluster.service import ServiceCalls
+from broker.client.cluster.switching.wal_calls import SERVICE as WAL_SERVICE
+from broker.client.cluster.switching.wal_calls import WalCalls, WalStatus
 from broker.client.errors import TidemarkError
 from broker.client.net.network import Network
 
@@ -44,6 +47,8 @@ class Admin:
         self._network = network
         self._server = server or ServerAdmin(network.coordinator, deadline_s=deadline_s)
         self._deadline_s = deadline_s
+        calls = ServiceCalls(network.coordinator, WAL_SERVICE, deadline_s=deadline_s)
+        self._wal = WalCalls(calls)
 
     async def health(self, *, known: Channels = None) -> Health:
         """The health of the server, with the troubles and damages of all its nodes."""
@@ -141,6 +146,29 @@ class Admin:
         It never decreases. At 0 the channels of the cluster are read-only and appends wait.
         """
         return await self._server.streaming_version(at_least)
+
+    async def alter_wal(self, target: str, *, leave_history: bool = False) -> WalStatus:
+        """Begin to switch the log of the cluster to `target`, while it serves.
+
+            await log.admin.alter_wal("kafka://10.0.0.5:9092/tidemark?replication=3")
+
+        `target`: the URL of a Kafka, or "" for segment files. Returns at once; `wal_status` tells
+        how far it is. Ids and ticks go on, and readers, cursors and groups notice nothing. The old
+        log is removed in the end, unless `leave_history`. Raises InvalidArgument, with nothing
+        changed, when a switch is under way, the log is there already, or the Kafka is away.
+        """
+        return await self._wal.alter(target, leaves_history=leave_history)
+
+    async def wal_status(self) -> WalStatus:
+        """Where the log is, and how far the newest switch of it is."""
+        return await self._wal.status()
+
+    async def abort_wal(self) -> WalStatus:
+        """Turn a switch back, and remove the copy.
+
+        Raises InvalidArgument when there is none, or pchannels append to the target already.
+        """
+        return await self._wal.abort()
 
     async def get_latest_mvcc_timestamp_if_local(self, vchannel: str) -> int:
         """A closed tick that no message of the vchannel exceeds.

@@ -22,6 +22,7 @@ from broker.client.cluster.kept_limits import CleanupOptions
 from broker.client.cluster.measurement import Measurement
 from broker.client.cluster.server_admin import ActorInfo, ChannelInfo, Health, ServerTraffic
 from broker.client.cluster.space_calls import Purged
+from broker.client.cluster.switching.wal_calls import WalStatus
 from broker.client.durability import Durability
 from broker.client.errors import TidemarkError
 from broker.client.groups.dead_letters import DeadLetter
@@ -60,8 +61,23 @@ class Admin:
 
     `known`: what `channels` has just answered, of a caller that makes several calls; they then need
     not ask for it again to find the nodes."""
+    def abort_wal(self) -> WalStatus:
+        """Turn a switch back, and remove the copy.
+
+        Raises InvalidArgument when there is none, or pchannels append to the target already."""
+        ...
     def actors(self, path: str = "", *, known: Channels = None) -> list[ActorInfo]:
         """The live tree of actors, or the part of it from `path` on; sorted by path."""
+        ...
+    def alter_wal(self, target: str, *, leave_history: bool = False) -> WalStatus:
+        """Begin to switch the log of the cluster to `target`, while it serves.
+
+            log.admin.alter_wal("kafka://10.0.0.5:9092/tidemark?replication=3")
+
+        `target`: the URL of a Kafka, or "" for segment files. Returns at once; `wal_status` tells
+        how far it is. Ids and ticks go on, and readers, cursors and groups notice nothing. The old
+        log is removed in the end, unless `leave_history`. Raises InvalidArgument, with nothing
+        changed, when a switch is under way, the log is there already, or the Kafka is away."""
         ...
     def channels(self) -> list[ChannelInfo]:
         """Every pchannel of the cluster, sorted by name."""
@@ -106,6 +122,9 @@ class Admin:
         ...
     def wal_name(self) -> str:
         """The kind of log behind the server, in Milvus's words; it decides the form of ids."""
+        ...
+    def wal_status(self) -> WalStatus:
+        """Where the log is, and how far the newest switch of it is."""
         ...
 
 class Auth:

@@ -34,8 +34,8 @@ LOG_ONLY_TYPES: Final = SELF_CONTROLLED_TYPES | {MessageType.TXN}
 
 NOT_BUILT: Final = {
     MessageType.ALTER_WAL: (
-        "an AlterWAL message asks for another log implementation, and switching it is not built:"
-        " nothing was stored. The broker keeps its log"
+        "an AlterWAL message asks for another log implementation, and does not say where it is:"
+        " nothing was stored. Switch the log with `tidemark wal alter`"
     ),
     MessageType.ALTER_REPLICATE_CONFIG: (
         "an AlterReplicateConfig message changes the replication between clusters, which is not"

@@ -12,6 +12,7 @@ import anyio
 
 from actors import ActorDied, NoSuchActor, Ref, Request, StaleTerm
 from broker.edge.rpc.access.access_records import AccessRecords, NoAccessRecords
+from broker.edge.rpc.log_altering import LogAltering, NoLogAltering
 from broker.model.failure import Refusal, Refused
 from broker.ports.leader_check import LeaderCheck, NeverLeader
 from broker.ports.master.table_reads import MetaTableReads, NoMetaTable
@@ -86,3 +87,4 @@ class Proxies:
     lead: LeaderCheck = NeverLeader()
     meta_table: MetaTableReads = NoMetaTable()
     access: AccessRecords = NoAccessRecords()
+    altering: LogAltering = NoLogAltering()

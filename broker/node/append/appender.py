@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from actors import Actor, Context, Envelope, PlannedRestart
+from actors import Actor, Context, Envelope
 from broker.core.cluster.channel_lifetime import read_only_refusal
 from broker.core.log.admission import AdmissionPolicy
 from broker.core.log.backlog import Backlog
@@ -34,7 +34,7 @@ from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
 from broker.node.append.group_commit import GroupAcks, gather
-from broker.node.append.log_upkeep import keep_up
+from broker.node.append.log_upkeep import StorageCameBack, keep_up
 from broker.node.append.owned_log import open_owned_log
 from broker.node.append.stored_counts import StoredCounts
 from broker.node.append.txn_reports import TxnReports
@@ -43,6 +43,7 @@ from broker.node.appender_messages import (
     AppendBatch,
     AppenderMessage,
     CloseTick,
+    DoAtRest,
     LogUpkeep,
     ObeySegmentOrders,
     SealLog,
@@ -72,10 +73,6 @@ class ProbeStorage:
 
 PROBE = ProbeStorage()
 _Message = AppenderMessage | ProbeStorage
-
-
-class StorageCameBack(PlannedRestart):
-    """The storage takes writes again: restart at a new term, which reopens the log."""
 
 
 class Appender(Actor[_Message]):
@@ -137,6 +134,8 @@ class Appender(Actor[_Message]):
                     await self._probe()
                 case Truncate() | SealLog() as request:
                     await self._keep_up(request)
+                case DoAtRest() as request:
+                    envelope.reply(await request.work())
                 case SealOverdue() | SealSegments() | ObeySegmentOrders() as request:
                     self._segments.seal(request, self._end.last_tick)
                 case request:

@@ -1,9 +1,14 @@
 """What an Appender does to its log between two groups, when another actor asks for it."""
 
+from actors import PlannedRestart
 from broker.model.ids import MessageId
 from broker.model.retention.policy import Retention
 from broker.node.appender_messages import LogUpkeep, SealLog
 from broker.ports.wal import Log
+
+
+class StorageCameBack(PlannedRestart):
+    """The storage takes writes again: restart at a new term, which reopens the log."""
 
 
 async def keep_up(

@@ -27,6 +27,7 @@ from broker.ports.recovery_store import RecoveryStore
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.space.collection_retentions import CollectionRetentions, NoRetentions
 from broker.ports.space.disk_room import DiskRoom, EnoughRoom
+from broker.ports.switching.log_switch import LogSwitch, NoLogSwitch
 from broker.ports.terms import Terms
 from broker.ports.ticks import TickSource
 from broker.ports.wal import Wal
@@ -47,6 +48,7 @@ class NodePorts:
     catalog: RowSchemas = NoRowSchemas()
     retentions: CollectionRetentions = NoRetentions()
     room: DiskRoom = EnoughRoom()
+    switch: LogSwitch = NoLogSwitch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class NodeRuntime:
     catalog: RowSchemas
     retentions: CollectionRetentions
     room: DiskRoom
+    switch: LogSwitch
     write_lease: WriteLease = field(default_factory=WriteLease)
     pressure: NodePressure = field(default_factory=NodePressure)
 
@@ -125,4 +128,5 @@ def node_runtime(
         catalog=ports.catalog,
         retentions=ports.retentions,
         room=ports.room,
+        switch=ports.switch,
     )

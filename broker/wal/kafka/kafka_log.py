@@ -118,6 +118,23 @@ class KafkaLog:
     async def thin(self, segment: SealedSegment, judge: Judge) -> int:
         return await self._give_nothing()
 
+    async def begin_anew(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        self._refuse_closed()
+        await self._write(partial(self._writer.begin_anew, first_id, removed_tick))
+        self._search.forget_below(self._writer.view.needed_from)
+        self._reader.forget()
+
+    async def append_copies(
+        self, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        self._refuse_closed()
+        await self._write(partial(self._writer.append_copies, records, until_id, until_tick))
+
+    async def discard(self) -> None:
+        """The topic stays, empty: who deletes it would delete that of a newer owner, too."""
+        bounds = self.bounds()
+        await self.begin_anew(bounds.next_id, bounds.last_tick)
+
     async def close(self) -> None:
         if self._closed:
             return

@@ -14,8 +14,9 @@ from broker.wal.kafka.log_state import TopicSegment, TopicView
 from broker.wal.kafka.offset_search import OffsetSearch
 from broker.wal.kafka.partition import OffsetGone, Unavailable
 from broker.wal.kafka.topic_scan import TopicScan
+from broker.wal.segmented.formats.gap_format import Gap, GapMet
 from broker.wal.segmented.lru_cache import LruCache
-from broker.wal.segmented.record_format import BadRecord, Window, record_at
+from broker.wal.segmented.record_format import BadRecord, Stored, Window, record_at
 
 _PLACES_MAX: Final = 64
 
@@ -75,6 +76,11 @@ class KafkaReader:
             return min(self._advance(view, from_id, bytes_max), until_id)
         except OffsetGone as gone:
             raise self._removed(gone, from_id) from gone
+
+    def forget(self) -> None:
+        """Forget known places: the log began anew."""
+        self._offsets.clear()
+        self._begun.clear()
 
     def records(self, segment: TopicSegment) -> Iterator[SizedRecord]:
         """All records of a segment, in chunks."""
@@ -211,10 +217,14 @@ class KafkaReader:
         found, at, expected = list[SizedRecord](), 0, entry.head.base_id
         try:
             while at < len(entry.value):
-                stored = record_at(window, at, SALT)
+                try:
+                    stored: Stored | Gap = record_at(window, at, SALT)
+                except GapMet as met:
+                    stored = met.gap
                 if stored.base_id != expected:
                     raise BadRecord(at, f"message {stored.base_id} where {expected} belongs")
-                found.append(SizedRecord(stored.record, stored.end - at))
+                if isinstance(stored, Stored):
+                    found.append(SizedRecord(stored.record, stored.end - at))
                 at, expected = stored.end, stored.next_id
             if expected != entry.head.next_id:
                 raise BadRecord(at, f"the group ends at message {expected}")

@@ -104,6 +104,14 @@ class KafkaWal:
     async def writable(self) -> bool:
         return await to_thread.run_sync(self._is_writable)
 
+    async def why_away(self) -> str:
+        """Why Kafka does not answer; empty: it does."""
+        try:
+            await to_thread.run_sync(self._topics.reach)
+        except (Unavailable, Unsuitable) as failure:
+            return str(failure)
+        return ""
+
     def warnings(self) -> Sequence[str]:
         with self._lock:
             return [f"log in {self._place.shown}: {it}" for it in self._failures.values()]

@@ -5,15 +5,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.core.space.removal import expired
-from broker.model.ids import TICK_LOGICAL_BITS, MessageId, Term
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId, Term, TimeTick
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Fenced, LogBounds, NotStored, WalError, WriterFailed
 from broker.wal.append_check import check_append
 from broker.wal.kafka.entries import Entry, EntryHead, EntryKind, encode_key
-from broker.wal.kafka.log_state import TopicView
+from broker.wal.kafka.log_state import TopicView, emptied_view
 from broker.wal.kafka.partition import AnswerLost, Rejected, Unavailable
 from broker.wal.kafka.topic_scan import TopicScan
+from broker.wal.segmented.copied_entries import (
+    CopiedEntry,
+    copied_entries,
+    encode_copies,
+)
+from broker.wal.segmented.formats.gap_format import Gap
 from broker.wal.segmented.record_format import encode
 
 SALT: Final = 0
@@ -98,6 +104,29 @@ class KafkaWriter:
         self.counted.groups += 1
         self.counted.records += len(records)
 
+    def append_copies(
+        self, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        """See `ports.log_copies`."""
+        self._refuse_final()
+        view = self.view
+        if view.active.size_bytes >= self._segment_bytes:
+            self.seal()
+            view = self.view
+        after = view.next_id, view.last_tick, view.last_term
+        entries = copied_entries(records, after, (until_id, until_tick))
+        for part, value in self._parts(entries):
+            view = self._store_group(view, part, value)
+        self.view = view
+        self.counted.groups += 1
+        self.counted.records += len(records)
+
+    def begin_anew(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        """See `ports.log_copies`."""
+        self._refuse_final()
+        self._store_state(emptied_view(first_id, removed_tick))
+        self._give_back_prefix(self.view.needed_from)
+
     def seal(self) -> None:
         """Start a new segment unless the active one is empty."""
         self._refuse_final()
@@ -140,12 +169,17 @@ class KafkaWriter:
             raise WalError(f"{told}: {failure}") from failure
         self._begins_at = offset
 
-    def _parts(self, records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], bytes]]:
+    def _parts(
+        self, records: Sequence[CopiedEntry]
+    ) -> Iterator[tuple[Sequence[CopiedEntry], bytes]]:
         """The group as values that Kafka takes; more than one only if it is very large."""
         limit, group_id = self._partition.value_bytes_max, self.view.next_id
         first, pieces, size = 0, list[bytes](), 0
         for at, record in enumerate(records):
-            head, body = encode(record, group_id, SALT)
+            if isinstance(record, Gap):
+                head, body = encode_copies((record,), group_id, SALT)
+            else:
+                head, body = encode(record, group_id, SALT)
             length = len(head) + len(body)
             if pieces and size + length > limit:
                 yield records[first:at], b"".join(pieces)
@@ -154,7 +188,9 @@ class KafkaWriter:
             size += length
         yield records[first:], b"".join(pieces)
 
-    def _store_group(self, view: TopicView, records: Sequence[Record], value: bytes) -> TopicView:
+    def _store_group(
+        self, view: TopicView, records: Sequence[CopiedEntry], value: bytes
+    ) -> TopicView:
         first, last, active = records[0], records[-1], view.active
         size = active.size_bytes + len(value)
         tick = view.active_tick if active.size_bytes else first.base_tick
@@ -168,7 +204,7 @@ class KafkaWriter:
         grown = active._replace(
             next_id=last.next_id, end_offset=offset + 1, last_tick=last.last_tick, size_bytes=size
         )
-        return replace(view, active=grown, active_tick=tick, last_term=self.term)
+        return replace(view, active=grown, active_tick=tick, last_term=last.term)
 
     def _store_state(self, view: TopicView) -> None:
         value = view.as_state(self._owner.cluster).encode()

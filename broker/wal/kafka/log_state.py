@@ -173,5 +173,10 @@ def _behind(segment: TopicSegment) -> TopicSegment:
 
 def empty_view() -> TopicView:
     """The view of a topic without a state."""
-    nothing = TopicSegment(FIRST_MESSAGE_ID, FIRST_MESSAGE_ID, 0, 0, TimeTick(0), 0)
-    return TopicView(FIRST_MESSAGE_ID, TimeTick(0), Term(0), (), nothing, TimeTick(0))
+    return emptied_view(FIRST_MESSAGE_ID, TimeTick(0))
+
+
+def emptied_view(first_id: MessageId, removed_tick: TimeTick) -> TopicView:
+    """The view of a log that begins at `first_id`, and holds nothing yet."""
+    nothing = TopicSegment(first_id, first_id, 0, 0, removed_tick, 0)
+    return TopicView(first_id, removed_tick, Term(0), (), nothing, TimeTick(0))

@@ -44,6 +44,10 @@ class Claim:
             raise
         return claim
 
+    @property
+    def file_name(self) -> str:
+        return f"{self.term:010d}{_SUFFIX}"
+
     def check(self) -> None:
         """Raise Fenced when a newer owner has removed this claim; one fstat, 0.8 µs."""
         if not self._file.linked():

@@ -150,6 +150,22 @@ class SegmentedLog:
         finally:
             left.set()
 
+    async def begin_anew(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        self._refuse_closed()
+        await self._worker.run(partial(self._writer.begin_anew, first_id, removed_tick))
+        self._reader.close()  # what it knows of segments, whose names may come again
+
+    async def append_copies(
+        self, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        self._refuse_closed()
+        work = partial(self._writer.append_copies, records, until_id, until_tick)
+        await self._worker.run(work)
+
+    async def discard(self) -> None:
+        self._refuse_closed()
+        await self._worker.run(self._writer.discard)
+
     async def close(self) -> None:
         if self._closed:
             return

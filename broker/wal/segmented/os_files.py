@@ -9,6 +9,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _Write = Callable[[int, Sequence[bytes | memoryview], int], int]
@@ -124,6 +125,12 @@ class OsFiles:
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink()
+
+    def remove_folder(self, folder: str) -> None:
+        path = self.root / folder
+        with suppress(FileNotFoundError):
+            path.rmdir()
+        _sync_folder(path.parent)
 
     def rename(self, old: str, new: str) -> None:
         (self.root / old).rename(self.root / new)

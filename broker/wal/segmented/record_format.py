@@ -40,6 +40,7 @@ Next: broker/wal/segmented/os_files.py
 """
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -195,6 +196,11 @@ def encode(record: Record, group_id: int, salt: int) -> tuple[bytes, bytes]:
     length = _PREFIX.size + len(fields) + len(body)
     # Two parts: a large body goes to the disk without a copy.
     return _PREFIX.pack(MAGIC, version, length, checksum) + fields, body
+
+
+def encode_group(records: Sequence[Record], group_id: int, salt: int) -> list[bytes]:
+    """Head and body of each record, one behind the other."""
+    return [part for record in records for part in encode(record, group_id, salt)]
 
 
 @lru_cache(1024)  # compiling a Struct costs more than packing with it

@@ -156,7 +156,9 @@ def _next_in_tail(window: Window, tail: LogSegment) -> Stored:
     stored = record_at(window, tail.end, tail.salt)
     record = stored.record
     _refuse_jump(stored, tail.next_id)
-    if record.term != tail.name.term or record.base_tick <= tail.last_tick:
+    # Older terms are those of a copy of another log.
+    in_turn = tail.last_term <= record.term <= tail.name.term
+    if not in_turn or record.base_tick <= tail.last_tick:
         raise BadRecord(stored.offset, "the record does not continue the log")
     return stored
 

@@ -10,18 +10,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from broker.core.space.removal import expired
-from broker.model.ids import TICK_LOGICAL_BITS, MessageId
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId, Term, TimeTick
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.ports.files import File, Files
 from broker.ports.wal import Fenced, LogBounds, LogClosed, WalError
 from broker.wal.append_check import check_append
 from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.copied_entries import (
+    CopiedEntry,
+    copied_entries,
+    encode_copies,
+)
+from broker.wal.segmented.emptying import remove_log, remove_messages
 from broker.wal.segmented.index import SparseIndex
 from broker.wal.segmented.preallocation import PreallocatedFile, Preallocator, commit
-from broker.wal.segmented.record_format import encode
+from broker.wal.segmented.record_format import encode_group
 from broker.wal.segmented.segment import (
     HEADER_BYTES,
     Link,
@@ -31,6 +38,9 @@ from broker.wal.segmented.segment import (
     SegmentName,
 )
 from broker.wal.segmented.settings import SegmentedSettings
+
+T = TypeVar("T", bound=CopiedEntry)
+Encode = Callable[[Sequence[T], int, int], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +89,8 @@ class Writer:
         active: Active,
         view: LogView,
     ) -> None:
-        self._place, self._claim, self._preallocator, self._active = (
-            place,
-            claim,
-            preallocator,
-            active,
-        )
+        self._place, self._claim, self._preallocator = place, claim, preallocator
+        self._active = active
         self._final: WalError | None = None
         self._view_lock = threading.Lock()
         self._pinned: LogSegment | None = None
@@ -109,8 +115,25 @@ class Writer:
             return
         active = self.view.active
         check_append(records, active.next_id, active.last_tick, self._claim.term)
+        self._put(records, encode_group, when_written)
+
+    def append_copies(
+        self, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        """See `ports.switching.log_copies`."""
+        if self._final is not None:
+            raise self._final
+        active = self.view.active
+        after = active.next_id, active.last_tick, active.last_term
+        entries = copied_entries(records, after, (until_id, until_tick))
+        if entries:
+            self._put(entries, encode_copies, None)
+
+    def _put(
+        self, records: Sequence[T], encoded: Encode[T], when_written: Callable[[], None] | None
+    ) -> None:
         try:
-            lengths = self._store(records, when_written)
+            lengths = self._store(records, encoded, when_written)
             # After the sync and before the acknowledgement. If our claim still exists, a newer
             # owner has not yet read the log, so it will find this group below its seal. Checked
             # before the sync, a new owner could seal the log between the check and the sync.
@@ -213,6 +236,36 @@ class Writer:
             raise self._final from failure
         self._seal_and_close(old, sealed)  # not in the background: it may be removed next
 
+    def begin_anew(self, first_id: MessageId, removed_tick: TimeTick) -> None:
+        """See `ports.switching.log_copies`. Readers must forget what they know of segments."""
+        if self._final is not None:
+            raise self._final
+        try:
+            self._preallocator.discard()
+            self._active.file.close()
+            remove_messages(self._place.files, self._place.folder, self._claim)
+            spare = self._preallocator.take(self._place.settings.opening_bytes)
+            name = SegmentName(self._claim.term, first_id)
+            end = LogSegment(name, 0, HEADER_BYTES, first_id, removed_tick, Term(0))
+            self._active, fresh = start_segment(self._place, spare, self._claim, end, None)
+            self._claim.check()
+        except (OSError, Fenced) as failure:
+            self._final = self._claim.verdict(failure)
+            raise self._final from failure
+        with self._view_lock:
+            self.view = LogView((), 0, fresh, removed_tick)
+
+    def discard(self) -> None:
+        """See `ports.switching.log_copies`."""
+        if self._final is not None:
+            raise self._final
+        self._final = LogClosed(self._claim.channel)
+        try:
+            self._preallocator.discard()
+            remove_log(self._place.files, self._place.folder, self._claim)
+        except (OSError, Fenced) as failure:
+            raise self._claim.verdict(failure) from failure
+
     def close(self) -> None:
         """Seal, so that the next opening need not scan. Errors are ignored: then it scans."""
         failed, self._final = self._final, self._final or LogClosed(self._claim.channel)
@@ -229,10 +282,11 @@ class Writer:
             self._claim.release()
 
     def _store(
-        self, records: Sequence[Record], when_written: Callable[[], None] | None
+        self, records: Sequence[T], encoded: Encode[T], when_written: Callable[[], None] | None
     ) -> Sequence[int]:
         """Make records durable; return the stored length of each."""
-        parts, active = self._encode(records), self.view.active
+        active = self.view.active
+        parts = encoded(records, active.next_id, self._active.header.salt)
         size = sum(map(len, parts))
         # Groups are never split over segments: a sealed segment then ends with a whole group.
         # An empty segment takes even a group larger than itself.
@@ -242,7 +296,7 @@ class Writer:
             # In the background: this group must not wait for another file.
             self._place.background.submit(self._seal_and_close, old, sealed)
             # Again: checksums contain the salt of the segment.
-            parts = self._encode(records)
+            parts = encoded(records, active.next_id, self._active.header.salt)
         file, end = self._active.file, self.view.active.end
         if when_written is None:
             # One system call writes and syncs; an early acknowledgement needs two.
@@ -254,11 +308,7 @@ class Writer:
             file.sync()
         return [len(head) + len(body) for head, body in zip(parts[::2], parts[1::2], strict=True)]
 
-    def _encode(self, records: Sequence[Record]) -> list[bytes]:
-        group_id, salt = self.view.active.next_id, self._active.header.salt
-        return [part for record in records for part in encode(record, group_id, salt)]
-
-    def _publish(self, records: Sequence[Record], lengths: Sequence[int]) -> None:
+    def _publish(self, records: Sequence[CopiedEntry], lengths: Sequence[int]) -> None:
         active = self.view.active
         end = active.end
         for record, length in zip(records, lengths, strict=True):

@@ -161,6 +161,13 @@ class FaultyFiles:
         self.refuse_missing(path)
         self.rename_entry(path, None, None)
 
+    def remove_folder(self, folder: str) -> None:
+        self.step("remove_folder", folder)
+        if self.list(folder):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), folder)
+        self.sync_folder(folder)
+        self.folders.discard(folder)
+
     def rename(self, old: str, new: str) -> None:
         self.step("rename", new)
         self.refuse_missing(old)

@@ -280,6 +280,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             ListCursors=listed(ResourceKind.CURSOR),
             DropCursor=granted(_USE_CURSOR),
         ),
+        **_service("tidemark.v1.Wal", Alter=ADMINISTERED, Status=OBSERVED, Abort=ADMINISTERED),
         **_service(
             "milvus.proto.streaming.StreamingCoordAssignmentService",
             AssignmentDiscover=SIGNED_IN,

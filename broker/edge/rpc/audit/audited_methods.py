@@ -67,6 +67,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Audited]]] = {
         **_data("consume", "Join"),
         **_observe("List"),
     },
+    "tidemark.v1.Wal": {**_admin("settings", "Alter", "Abort"), **_observe("Status")},
     "tidemark.v1.Space": _admin("purge", "Purge"),
     "tidemark.v1.Collections": {
         **_admin("ddl", "Create", "Drop", "AddColumns", "Alter"),

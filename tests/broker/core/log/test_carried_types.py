@@ -35,7 +35,7 @@ def test_what_is_no_number_of_an_enum_is_not_carried(kind: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [
-        (MessageType.ALTER_WAL, "switching it is not built"),
+        (MessageType.ALTER_WAL, "does not say where it is"),
         (MessageType.ALTER_REPLICATE_CONFIG, "replication between clusters"),
     ],
 )

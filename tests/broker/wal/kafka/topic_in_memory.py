@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from broker.model.ids import PChannelName, Term
-from broker.ports.wal import Corrupt, Log, WalError
+from broker.ports.wal import Corrupt, WalError
 from broker.wal.kafka.entries import OnDamage, TopicRecord
 from broker.wal.kafka.kafka_log import KafkaLog, OpenedTopic
 from broker.wal.kafka.kafka_wal import KafkaSizes, opened_topic
@@ -137,7 +137,7 @@ class MemoryTopics:
         owner = TopicOwner(channel, Term(term), self._cluster)
         return opened_topic(partition, owner, self._sizes, self._on_damage)
 
-    async def open(self, channel: PChannelName, term: Term) -> Log:
+    async def open(self, channel: PChannelName, term: Term) -> KafkaLog:
         return KafkaLog(
             self.open_now(channel, term),
             Worker(f"wal-{channel}"),

@@ -1,0 +1,1 @@
+"""Switches the logs of a running process between drivers."""

@@ -1,0 +1,66 @@
+"""Decides about switches of the log, on the coordinator."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from broker.app.stores.stored_places import StoredPlaces
+from broker.app.switching.target_check import unreachable
+from broker.core.cluster.wal_alter import AlterRefusal
+from broker.edge.rpc.log_altering import AlterState
+from broker.model.failure import Refused, StreamingCode, invalid_argument
+from broker.ports.meta import MetaError, MetaStore
+from broker.process_settings import Settings
+from broker.wal.kafka.kafka_url import BadWalUrl, checked_wal
+
+Check = Callable[[str], Awaitable[AlterRefusal | None]]
+"""Why the log cannot be switched to a place now, which the state of the switch does not tell."""
+
+
+class StoredAltering:
+    """Implements `edge.rpc.log_altering.LogAltering` over the metadata."""
+
+    def __init__(self, places: StoredPlaces, check: Check) -> None:
+        self._places, self._check = places, check
+
+    async def begin(self, target: str, *, leaves_history: bool) -> None:
+        """See LogAltering."""
+        try:
+            checked_wal(target)
+        except BadWalUrl as error:
+            raise invalid_argument(str(error)) from error
+        with _told():
+            # First: what is refused anyway needs no Kafka that answers.
+            refused = await self._places.refusal(target)
+            refused = refused or await self._check(target)
+            if refused is None:
+                decided = await self._places.begin(target, leaves_history=leaves_history)
+                refused = decided if isinstance(decided, AlterRefusal) else None
+        if refused is not None:
+            raise invalid_argument(refused.cause)
+
+    async def abort(self) -> None:
+        """See LogAltering."""
+        with _told():
+            decided = await self._places.abort()
+        if isinstance(decided, AlterRefusal):
+            raise invalid_argument(decided.cause)
+
+    async def state(self) -> AlterState:
+        """See LogAltering."""
+        with _told():
+            found = await self._places.progress()
+        return AlterState(self._places.founded, found.alter, found.channels)
+
+
+def stored_altering(settings: Settings, store: MetaStore) -> StoredAltering:
+    """That of a process with these settings, over the metadata of its cluster."""
+    return StoredAltering(StoredPlaces(store, settings.wal), partial(unreachable, settings))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except MetaError as error:
+        raise Refused(StreamingCode.INNER, str(error)) from error

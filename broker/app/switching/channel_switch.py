@@ -1,0 +1,279 @@
+"""Copies the logs of a process to another place, and switches each to its copy.
+
+The place of a pchannel changes by one write that names the term of its owner, after both logs were
+found equal while nobody appended. A crash before it leaves the source as the log, and the next
+owner copies on; after it the target. Why nothing is lost: README.md.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import anyio
+import structlog
+
+from actors import PlannedRestart
+from broker.app.stores.stored_places import Overtaken, StoredPlaces
+from broker.app.switching.log_drivers import LogDrivers, Markers
+from broker.core.cluster.wal_alter import (
+    SEGMENTED,
+    Alter,
+    AlterStage,
+    ChannelAlter,
+    Task,
+    began_copy,
+    copied,
+    ended,
+    failed,
+    shown,
+    switched,
+    task_of,
+)
+from broker.model.ids import MessageId, PChannelName
+from broker.ports.meta import MetaError
+from broker.ports.switching.log_copies import CopyTarget
+from broker.ports.switching.log_switch import AtRest
+from broker.ports.wal import Fenced, Log, LogClosed, WalError, WriterFailed
+from broker.wal.alter.log_copy import CLOSE_BYTES, LogCopy
+from broker.wal.alter.placed_log import PlacedLog
+
+STEP_S: Final = 0.2
+FEW_BYTES: Final = 64 * 1024
+RECORD_S: Final = 1.0
+"""How often the progress of a copy is recorded."""
+RENEW_S: Final = 10.0
+
+notes = structlog.get_logger("tidemark")
+
+
+class NextTerm(PlannedRestart):
+    """The pchannel opens its log again, at the next term, where the metadata says that it lies."""
+
+
+class ChannelSwitch:
+    """Implements `ports.switching.log_switch.LogSwitch`. `now_s` is a monotonic clock."""
+
+    def __init__(
+        self,
+        places: StoredPlaces,
+        drivers: LogDrivers,
+        markers: Markers,
+        now_s: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._places, self._drivers, self._markers = places, drivers, markers
+        self._now_s = now_s
+        self._alter: Alter | None = None
+        self._known: dict[PChannelName, ChannelAlter] = {}
+        self._at_s: dict[tuple[str, PChannelName], float] = {}
+
+    async def look(self) -> bool:
+        before, self._alter = self._alter, await self._places.alter()
+        if self._alter is None or (self._alter.ended and self._alter == before):
+            return False
+        if before is None or before.stage is not self._alter.stage:
+            notes.info(
+                "switch of the log",
+                stage=self._alter.stage.name.lower(),
+                source=shown(self._alter.source),
+                target=shown(self._alter.target),
+            )
+        return True
+
+    async def step(self, name: PChannelName, log: Log, at_rest: AtRest) -> bool:
+        alter = self._alter
+        if alter is None or not isinstance(log, PlacedLog):
+            return False
+        channel = await self._places.channel(name, alter)
+        self._known[name] = channel
+        try:
+            return await self._do(task_of(alter, channel), name, log, at_rest)
+        except Overtaken:
+            return True
+        except WalError as error:
+            await self._failed(name, log, error)
+            return False
+
+    async def advance(self) -> None:
+        await self._places.advance()
+
+    async def _do(self, task: Task, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
+        match task:
+            case Task.COPY:
+                await self._copy_some(name, log, at_rest)
+            case Task.SWITCH:
+                await self._copy_some(name, log, at_rest)
+                if self._known[name].close:
+                    self._markers.mark(self._switch.target)
+                    await at_rest(partial(self._switch_now, name, log))
+            case Task.DROP:
+                return await self._drop(name, log, at_rest)
+            case Task.DISCARD:
+                return await self._discard(name, log, at_rest)
+            case Task.NOTHING:
+                log.release()
+                return False
+        return not self._known[name].close or task is Task.SWITCH
+
+    @property
+    def _switch(self) -> Alter:
+        assert self._alter is not None
+        return self._alter
+
+    async def _copy_some(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> None:
+        await log.hold()
+        copy = await self._copy_of(name, log, at_rest)
+        if copy is None:
+            return
+        until_s, steps = self._now_s() + STEP_S, 0
+        while not copy.is_whole and self._now_s() < until_s:
+            if steps >= 2 and copy.left_bytes < FEW_BYTES:
+                break  # appends come as fast as they can be copied: the rest is for the pause
+            began_s = self._now_s()
+            async with log.turn:
+                await copy.step()
+            steps += 1
+            # Half of a core at most: appends need the interpreter and the disk, too.
+            await anyio.sleep(min(self._now_s() - began_s, STEP_S))
+        await self._note(name, log, copy)
+
+    async def _copy_of(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> LogCopy | None:
+        """The copy that is under way, or a new one; None: not before the next term."""
+        if log.copy is not None:
+            return log.copy
+        channel = self._known[name]
+        target = await self._opened(name, log, self._switch.target, at_rest)
+        if target is None:
+            return None
+        copy = LogCopy(log.driver, target, channel.checked_id)
+        log.copy = copy  # before the next await: whoever closes the log closes the copy
+        if not channel.begun or not copy.fits:
+            await copy.begin()
+            first_id = copy.checked_id
+            self._known[name] = await self._places.change(
+                name, log.term, self._switch.stage, lambda it: began_copy(it, first_id)
+            )
+        return copy
+
+    async def _opened(
+        self, name: PChannelName, log: PlacedLog, place: str, at_rest: AtRest
+    ) -> CopyTarget | None:
+        """The log at another place, opened at this term; None: not before the next one.
+
+        A term opens a log once. So after a failure the pchannel is opened again, when the place
+        takes writes.
+        """
+        # On a thread: a client library may have to be loaded.
+        driver = await anyio.to_thread.run_sync(self._drivers.at, place)
+        if not log.spent:
+            log.spent = True
+            opened = await driver.open(name, log.term)
+            log.spent = False
+            return opened
+        if self._is_due("renew", name, RENEW_S) and await driver.writable():
+
+            async def restart() -> None:
+                raise NextTerm(f"{name}: the switch of its log goes on at the next term")
+
+            await at_rest(restart)
+        return None
+
+    async def _note(self, name: PChannelName, log: PlacedLog, copy: LogCopy) -> None:
+        """Record how far the copy is, from time to time, and when it has come close."""
+        before = self._known[name]
+        close = copy.left_bytes <= CLOSE_BYTES
+        news = close != before.close or before.trouble
+        moved = copy.checked_id != before.checked_id
+        if not (news or (moved and self._is_due("note", name, RECORD_S))):
+            return
+        ids = copy.copied_id, copy.checked_id, copy.source.bounds().next_id
+        self._known[name] = await self._places.change(
+            name, log.term, self._switch.stage, lambda it: copied(it, *ids, close=close)
+        )
+
+    async def _switch_now(self, name: PChannelName, log: PlacedLog) -> None:
+        """Let the copy take the appends. Called while nobody appends."""
+        async with log.turn:
+            copy = log.copy
+            if copy is None:
+                return
+            if not await copy.rest():
+                return
+            # The records of others, of older terms, are behind: its own segments begin here.
+            await copy.target.seal()
+            await self._record_place(name, log, copy.copied_id)
+            log.switch_over(self._switch.target)
+        self._at_s["retired", name] = self._now_s()
+
+    async def _record_place(self, name: PChannelName, log: PlacedLog, next_id: MessageId) -> None:
+        try:
+            await self._places.change(
+                name, log.term, AlterStage.SWITCHING, lambda it: switched(it, next_id)
+            )
+        except MetaError as error:
+            # It was written, or not: appends to either log might be lost.
+            try:
+                if (await self._places.channel(name, self._switch)).switched:
+                    return
+            except MetaError:
+                text = f"{name}: it is not known where its log is: {error}"
+                raise NextTerm(text) from error
+            raise
+
+    async def _drop(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
+        """Forget the log that was switched from, once nobody reads it any more."""
+        alter = self._switch
+        if log.retired_in_use:
+            return False
+        if not alter.leaves_history:
+            if log.retired is None:
+                log.retired = await self._opened(name, log, alter.source, at_rest)
+            if log.retired is None:
+                return False
+            await log.retired.discard()
+        await self._end(name, log)
+        return True
+
+    async def _discard(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
+        """Forget the copy. One in a Kafka that is away stays: the next switch empties it."""
+        place, copy = self._switch.target, log.copy
+        if copy is None and place != SEGMENTED and log.spent:
+            await self._end(name, log)
+            return True
+        if log.retired is None:
+            log.copy = None
+            opened = copy.target if copy else await self._opened(name, log, place, at_rest)
+            log.retired = opened
+        if log.retired is None:
+            return False
+        await log.retired.discard()
+        await self._end(name, log)
+        return True
+
+    async def _end(self, name: PChannelName, log: PlacedLog) -> None:
+        await log.forget_retired()
+        log.release()
+        await self._places.change(name, log.term, self._switch.stage, ended)
+        self._markers.settle(self._switch.place)
+
+    async def _failed(self, name: PChannelName, placed: PlacedLog, error: WalError) -> None:
+        """Record what keeps the pchannel from going on, and give up a log that is of no use."""
+        if isinstance(error, LogClosed):
+            return
+        if isinstance(error, Fenced | WriterFailed):
+            await placed.abandon()
+        text = str(error)
+        if self._known[name].trouble != text:
+            notes.warning("cannot go on with the switch of the log", pchannel=name, why=text)
+            with suppress(Overtaken):
+                await self._places.change(
+                    name, placed.term, self._switch.stage, lambda it: failed(it, text)
+                )
+
+    def _is_due(self, what: str, name: PChannelName, after_s: float) -> bool:
+        """Whether so much time has passed since this was due last; the first time it is."""
+        last_s = self._at_s.get((what, name))
+        if last_s is not None and self._now_s() - last_s < after_s:
+            return False
+        self._at_s[what, name] = self._now_s()
+        return True

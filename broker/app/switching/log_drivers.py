@@ -1,0 +1,56 @@
+"""The drivers of the places where a process has logs, each made when it is needed first."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Protocol, Self
+
+from broker.app.process_errors import CannotStart
+from broker.ports.switching.log_copies import CopyingWal
+from broker.ports.wal import WriterFailed
+
+MakeDriver = Callable[[str, ExitStack], CopyingWal]
+"""Makes the driver of a place; what is to be closed at the end goes to the stack. CannotStart."""
+
+
+class Markers(Protocol):
+    """Tells programs that do not know of switches where the log of a data folder is."""
+
+    def mark(self, place: str) -> None:
+        """From here on such a program must not open segment files as the log. WriterFailed."""
+        ...
+
+    def settle(self, place: str) -> None:
+        """Nothing of the log is anywhere else. Raises WriterFailed."""
+        ...
+
+
+class LogDrivers:
+    """A context manager; drivers are closed when the block ends."""
+
+    def __init__(self, make: MakeDriver) -> None:
+        self._make = make
+        self._stack = ExitStack()
+        self._lock = threading.Lock()
+        self._made: dict[str, CopyingWal] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def at(self, place: str) -> CopyingWal:
+        """The driver of a place; for any thread. WriterFailed where there can be none here."""
+        with self._lock:
+            made = self._made.get(place)
+            if made is None:
+                try:
+                    made = self._made[place] = self._make(place, self._stack)
+                except CannotStart as error:
+                    raise WriterFailed(str(error)) from error
+            return made
+
+    def all(self) -> Sequence[CopyingWal]:
+        """Those that were made."""
+        return list(self._made.values())

@@ -1,0 +1,1 @@
+"""Switches of the log, as a program asks for them."""

@@ -1,0 +1,1 @@
+"""The service that switches the log."""

@@ -1,0 +1,1 @@
+"""Ports for a log that is moved from one driver to another."""

@@ -1,0 +1,131 @@
+"""Switches over logs in memory: with appends, with a kill at any step, there and back."""
+
+import pytest
+
+from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
+from tests.broker.app.switching.wal_world import KAFKA, NAMES, World
+
+PLACES = (SEGMENTED, KAFKA)
+KILLS = 60
+"""So many of the steps of a switch are tried."""
+
+
+def other(place: str) -> str:
+    return KAFKA if place == SEGMENTED else SEGMENTED
+
+
+async def filled(founded: str) -> World:
+    world = World(founded=founded)
+    async with world.process() as process:
+        await process.start()
+        for name in NAMES:
+            await process.append(name, 40, size=150)
+    return world
+
+
+@pytest.mark.parametrize("founded", PLACES)
+async def test_a_switch_moves_all_and_ids_go_on(founded: str) -> None:
+    world = await filled(founded)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(other(founded))
+        alter = await process.until_ended()
+        assert (alter.stage, alter.place) == (AlterStage.DONE, other(founded))
+        for name in NAMES:
+            assert process.logs[name].place == other(founded)
+            await process.append(name, 3)
+        await process.check()
+        assert world.marked == other(founded)
+    async with world.process() as process:
+        await process.start()
+        await process.check()
+        await process.begin(founded)
+        assert (await process.until_ended()).place == founded
+        await process.check()
+    async with world.process() as process:
+        await process.start()
+        await process.check()
+    if founded == SEGMENTED:
+        assert all(it.high - it.low <= 3 for it in world.topics.values()), "the topics are empty"
+
+
+@pytest.mark.parametrize("founded", PLACES)
+async def test_a_kill_at_any_step_changes_nothing_but_the_time_it_takes(founded: str) -> None:
+    whole = await filled(founded)
+    before = whole.steps
+    async with whole.process() as process:
+        await process.start()
+        await process.begin(other(founded))
+        await process.until_ended()
+    steps = whole.steps - before
+    for kill in range(1, steps, max(1, steps // KILLS)):
+        world = await filled(founded)
+        async with world.process(kill) as process:
+            await process.start()
+            await process.begin(other(founded))
+            await process.until_ended()
+        async with world.process(kill // 2) as process:
+            await process.start()
+            await process.check()
+            await process.begin(other(founded))
+            await process.until_ended()
+        async with world.process() as process:
+            await process.start()
+            await process.check()
+            await process.begin(other(founded))
+            alter = await process.until_ended()
+            assert (alter.stage, alter.place) == (AlterStage.DONE, other(founded)), kill
+            await process.check()
+            assert {it.place for it in process.logs.values()} == {other(founded)}
+
+
+@pytest.mark.parametrize("founded", PLACES)
+async def test_an_abort_leaves_the_log_as_it_was(founded: str) -> None:
+    world = await filled(founded)
+    for kill in (3, 20, 60, 100, 1 << 40):
+        async with world.process(kill) as process:
+            await process.start()
+            await process.begin(other(founded))
+            await process.steps()
+            await process.places.abort()
+            await process.until_ended()
+        async with world.process() as process:
+            await process.start()
+            await process.check()
+            await process.begin(other(founded))
+            await process.places.abort()
+            assert (await process.until_ended()).stage is AlterStage.ABORTED
+            for name in NAMES:
+                assert process.logs[name].place == founded
+                await process.append(name)
+            await process.check()
+    assert not [it for it in world.files.names if other(founded) == SEGMENTED]
+
+
+async def test_history_is_left_when_that_is_asked_for() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA, leaves_history=True)
+        await process.until_ended()
+        assert [it for it in world.files.names if it.endswith(".log")]
+        await process.begin(SEGMENTED)
+        assert (await process.until_ended()).place == SEGMENTED
+        await process.check()
+    async with world.process() as process:
+        await process.start()
+        await process.check()
+
+
+async def test_nothing_is_removed_while_a_log_is_copied() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        log = process.logs[NAMES[0]]
+        assert (bool(log.segments()), log.gives_back) == (True, True)
+        await process.begin(KAFKA)
+        await process.steps()
+        assert (bool(log.segments()), log.gives_back) == (False, False)
+        await process.places.abort()
+        await process.until_ended()
+        assert log.segments()

@@ -1,0 +1,175 @@
+"""Real processes and a real Kafka: kill -9 in each stage, while programs append and read."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from benchmark.baselines.kafka_server import KafkaNode
+
+from broker.app import CannotStart
+from broker.client import Appended, Client, OutcomeUnknown, TidemarkError, connect
+from broker.client.cluster import WalStatus
+from broker.client.errors import InvalidArgument
+from tests.broker_process import BrokerProcess, free_port
+from tests.kafka_node import kafka_node, new_place
+from tests.local_broker import local_broker
+
+__all__ = ["kafka_node"]
+POLL_S = 0.02
+END_S = 120.0
+
+
+def url(node: KafkaNode) -> str:
+    return f"{new_place(node).shown}?replication=1&sync=replicas"
+
+
+class Programs:
+    """One that appends, one that reads, and a member of a group; they survive the broker."""
+
+    def __init__(self, log: Client) -> None:
+        self.log = log
+        self.landed: dict[int, Appended] = {}
+        self.sent: dict[int, bytes] = {}
+        self.read: list[tuple[int, bytes]] = []
+        self.acknowledged: set[bytes] = set()
+        self.stopping = False
+
+    async def append(self) -> None:
+        number = 0
+        while not self.stopping:
+            sent = b"%d" % number
+            number += 1
+            with suppress(OutcomeUnknown):  # its answer died with the broker
+                self.landed[number] = await self.log.append("trains", sent, key=sent)
+                self.sent[number] = sent
+
+    async def read_on(self) -> None:
+        async for batch in self.log.read("trains", start="all"):
+            self.read += [(it.id, it.payload) for it in batch.messages]
+
+    async def work(self) -> None:
+        async with self.log.group("workers").join("trains") as member:
+            async for batch in member:
+                self.acknowledged.update(it.payload for it in batch.messages)
+                with suppress(TidemarkError):  # then they come again
+                    await batch.ack()
+
+    def through(self, wanted: set[tuple[int, bytes]]) -> bool:
+        return wanted <= set(self.read) and set(self.sent.values()) <= self.acknowledged
+
+    async def until_all_are_through(self) -> None:
+        self.stopping = True
+        wanted = {(int(it.id), self.sent[number]) for number, it in self.landed.items()}
+        with anyio.fail_after(END_S):
+            while not self.through(wanted):  # noqa: ASYNC110 - of a broker
+                await anyio.sleep(POLL_S)
+        payloads = [payload for _, payload in self.read]
+        assert len(payloads) == len(set(payloads)), "each once"
+
+
+@asynccontextmanager
+async def programs(address: str) -> AsyncIterator[Programs]:
+    async with connect(address) as log, anyio.create_task_group() as tasks:
+        await log.collections.create("trains", shards=2)
+        await log.group("workers").create("trains", start="all")
+        those = Programs(log)
+        for each in (those.append, those.read_on, those.work):
+            tasks.start_soon(each)
+        yield those
+        tasks.cancel_scope.cancel()
+
+
+async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
+    with anyio.fail_after(END_S):
+        while True:
+            try:
+                status = await log.admin.wal_status()
+            except TidemarkError:
+                continue  # of a broker that starts
+            if status.stage in stages:
+                return status
+            await anyio.sleep(POLL_S)
+
+
+async def test_kill_9_in_each_stage_there_and_back_loses_and_doubles_nothing(
+    kafka_node: KafkaNode, tmp_path: Path
+) -> None:
+    data, wal, listen = tmp_path / "data", url(kafka_node), f"127.0.0.1:{free_port()}"
+    settings = {"pchannels": "2", "log_level": "warning"}
+    broker = BrokerProcess(data, listen, **settings)
+    try:
+        async with programs(broker.address) as those:
+            for target in (wal, ""):
+                await those.log.admin.alter_wal(target)
+                for stages in (
+                    ("copying", "switching", "dropping", "done"),
+                    ("switching", "dropping", "done"),
+                    ("dropping", "done"),
+                ):
+                    await until(those.log, stages)
+                    await anyio.to_thread.run_sync(broker.kill)
+                    broker = await anyio.to_thread.run_sync(
+                        lambda: BrokerProcess(data, listen, **settings)
+                    )
+                status = await until(those.log, ("done", "aborted"))
+                assert (status.stage, status.place) == ("done", target)
+                assert not any(it.trouble for it in status.channels)
+            await those.until_all_are_through()
+            assert (await those.log.admin.health()).warnings == ()
+        assert broker.terminate() == 0
+    finally:
+        broker.kill()
+    assert not (data / "kafka" / "prefix").exists()
+    assert len(list((data / "wal").iterdir())) == 2
+
+
+async def refusal(log: Client, target: str) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        await log.admin.alter_wal(target)
+    return str(caught.value)
+
+
+async def test_what_cannot_be_is_refused_and_the_log_stays(
+    kafka_node: KafkaNode, tmp_path: Path
+) -> None:
+    wal = url(kafka_node)
+    async with local_broker(tmp_path / "a", pchannels=1) as broker:  # noqa: SIM117
+        async with connect(broker.address) as log:
+            assert "in segment files already" in await refusal(log, "")
+            assert "is not HOST:PORT" in await refusal(log, "kafka://x/p")
+            away = f"kafka://127.0.0.1:{free_port()}/p?replication=1"
+            assert "the log stays where it is" in await refusal(log, away)
+            with pytest.raises(InvalidArgument, match="nothing to abort"):
+                await log.admin.abort_wal()
+            assert (await log.admin.wal_status()).stage == ""
+            await log.admin.alter_wal(wal)
+            assert "is being switched to kafka://" in await refusal(log, "")
+            await until(log, ("done",))
+            assert "already" in await refusal(log, wal)
+            assert "--to segmented" in await refusal(log, url(kafka_node))
+    # Its settings say segment files still; the metadata knows better, and so do other releases.
+    async with local_broker(tmp_path / "a", pchannels=1) as broker:  # noqa: SIM117
+        async with connect(broker.address) as log:
+            assert (await log.admin.wal_status()).place == wal
+    assert (tmp_path / "a" / "kafka" / "prefix").read_text().strip() in wal
+    with pytest.raises(CannotStart, match="belongs to cluster"):
+        async with local_broker(tmp_path / "b", pchannels=1, wal=wal):
+            pass
+
+
+async def test_a_switch_is_aborted_while_it_copies(kafka_node: KafkaNode, tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        await log.collections.create("q")
+        await log.append("q", b"before")
+        await log.admin.alter_wal(url(kafka_node))
+        status = await log.admin.abort_wal()
+        assert status.stage == "aborting"
+        status = await until(log, ("aborted",))
+        assert status.place == ""
+        await log.append("q", b"after")
+        found: list[bytes] = []
+        async for batch in log.read("q", start="all", until="now"):
+            found += [it.payload for it in batch.messages]
+        assert found == [b"before", b"after"]
