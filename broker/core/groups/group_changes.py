@@ -104,6 +104,10 @@ GroupChange = (
 )
 
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+"""Made once: `json.dumps` makes one for each call."""
+
+
 class UnreadableChange(Exception):
     """The body is damaged, or a later release wrote it."""
 
@@ -137,7 +141,7 @@ def encode_change(change: GroupChange) -> bytes:
             fields |= {"change": "dropped"}
         case _:
             assert_never(change)
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _JSON.encode(fields).encode()
 
 
 def decode_change(body: bytes) -> GroupChange:

@@ -44,7 +44,7 @@ from broker.node.group_messages import (
 from broker.transport import ServerBatchStream
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
-from schemas.leased import leased_response
+from schemas.leased import acknowledged_response, leased_response
 from schemas.message_bytes import encoded
 
 GROUP: Final = frozenset({Action.GROUP})
@@ -259,7 +259,10 @@ class ServedMember:
         """Write an answer now; False: it has to wait. Most often nothing is before it."""
         if self._settled or self._writes.locked():
             return False
-        framed = frame(encoded(v1.JoinGroupResponse(settled=[settled])))
+        if settled.code:
+            framed = frame(encoded(v1.JoinGroupResponse(settled=[settled])))
+        else:
+            framed = acknowledged_response(settled.number)
         if not self._stream.write_at_once(framed):
             return False
         self._written_s = self._now_s()

@@ -79,6 +79,7 @@ class GroupLeases(Actor[_Message]):
     _opened: OpenChannel
     _book: LeaseBook
     _leases: SharedLeases | OrderedLeases
+    _takers: WaitingMembers
     _reader: GroupReader
     _unread: UnreadPart
     _acks: AckWrites
@@ -92,7 +93,6 @@ class GroupLeases(Actor[_Message]):
         self._name = name
         self._key = key
         self._node = node
-        self._takers = WaitingMembers(self._is_member)
         self._reading: PortionReading | None = None
         self._answers: list[tuple[PortionReading, Answer]] = []
         self._refused = 0
@@ -116,6 +116,7 @@ class GroupLeases(Actor[_Message]):
         shared, closed = state.mode is GroupMode.SHARED, opened.tail.closed.tick
         book = LeaseBook(state, closed) if shared else OrderedBook(state, closed)
         self._book = book
+        self._takers = WaitingMembers(book.is_member)
         self._timely = TimelyItems(self._node.headers, lambda: opened.tail.closed.tick)
         self._reader = GroupReader(context, opened, self._key, self._node)
         self._unread = UnreadPart(opened.tail, self._key.vchannel, context.self)
@@ -145,7 +146,7 @@ class GroupLeases(Actor[_Message]):
         """Take what members say, then write acknowledgements, then serve who waits."""
         now_s = self._context.clock.monotonic_s()
         # Before what members say: a lease that is over now is over.
-        self._book.expire(now_s)
+        expired = self._book.expire(now_s)
         for envelope in batch:
             match envelope.message:
                 case LookAgain():
@@ -157,10 +158,20 @@ class GroupLeases(Actor[_Message]):
         self._acks.return_failed(self._book, now_s)
         self._counted.return_failed(now_s)
         self._acks.write()
+        only_acks = all(isinstance(it.message, AckMessages) for it in batch)
+        if only_acks and not expired and not self._acks_matter:
+            self._busy_s = now_s
+            return
         self._given_up.take_exceeded(now_s)
         await self._given_up.carry_out(self._context)
         await self._serve(now_s)
         self._rest(now_s)
+
+    @property
+    def _acks_matter(self) -> bool:
+        """Whether one may give who waits something to take; most of a shared group do not."""
+        shared = self._book.state.mode is GroupMode.SHARED
+        return not shared or self._acks.waits or bool(self._takers and self._book.held_back)
 
     async def stopped(self) -> None:
         """Nothing describes it any more, and nothing reads for it."""
@@ -214,9 +225,6 @@ class GroupLeases(Actor[_Message]):
             case _ as said:
                 self._settle(envelope, said, now_s)
 
-    def _is_member(self, number: int) -> bool:
-        return self._book.is_member(number)
-
     def _join(self, join: JoinGroup) -> GroupJoined | Refusal:
         member = self._book.join(join.name, join.identity)
         if isinstance(member, Refusal):
@@ -254,13 +262,8 @@ class GroupLeases(Actor[_Message]):
             self._acks.add(TakenAck(envelope, ack, taken, times))
 
     def _ack_settled(self) -> None:
-        """A write may let go what was held back, and one that failed returns messages.
-
-        Of a shared group most change nothing for those that wait. Members that process messages one
-        by one settle each of them: a look after each would be a fifth of its cost.
-        """
-        shared = self._book.state.mode is GroupMode.SHARED
-        if not shared or self._acks.waits or (self._takers and self._book.held_back):
+        """A write may let go what was held back, and one that failed returns messages."""
+        if self._acks_matter:
             self._context.after(0.0, LOOK)
 
     def _give_back(self, nack: NackMessages, now_s: float) -> Refusal | None:
