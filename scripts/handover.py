@@ -27,13 +27,15 @@ def hand_over(body: str, *, work: str = ".chaos", extras: str = "arrow,compressi
     become(environment, body, sys.argv[1:], imported=[ROOT])
 
 
-def hand_over_with_spark(body: str) -> NoReturn:
+def hand_over_with_spark(
+    body: str, *, work: str = ".exactly_once", extras: str = "spark"
+) -> NoReturn:
     """The same, with Spark and Java in the environment."""
     try:
         java = ensure_java()
     except JavaMissing as failure:
         sys.exit(str(failure))
-    environment = _environment(ROOT / ".exactly_once", ".[spark]")
+    environment = _environment(ROOT / work, f".[{extras}]")
     imported = [ROOT, ROOT / "broker" / "spark"]
     become(environment, body, sys.argv[1:], imported=imported, variables={"JAVA_HOME": str(java)})
 

@@ -6,12 +6,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from benchmark.baselines.kafka_jars import LIST, BadJar, class_path
 from benchmark.baselines.kafka_server import KafkaNode, KafkaSeat
 from benchmark.options import WORK
 from benchmark.processes import Unavailable
 from hosts.kafka_members import QUICK, kafka_members
-from java import JavaMissing, ensure_java
 
 from broker.wal.kafka.kafka_url import KafkaPlace
 
@@ -29,15 +27,6 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
         pytest.skip(f"no Kafka: {reason}")
     with node:
         yield node
-
-
-def fetch_kafka() -> None:
-    """Fetch what nodes need, for those that are made where no network is. Raises Unavailable."""
-    try:
-        ensure_java()
-        class_path(DOWNLOADS / "kafka", LIST.read_text())
-    except (BadJar, JavaMissing) as error:
-        raise Unavailable(str(error)) from error
 
 
 def new_place(node: KafkaNode) -> KafkaPlace:

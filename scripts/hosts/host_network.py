@@ -75,6 +75,21 @@ class HostNetwork:
             raise AssertionError("the switch has ended")
 
 
+def may_make_namespaces() -> str:
+    """Why this process cannot have hosts of its own; "" when it can."""
+    if os.geteuid():
+        return "only root makes network namespaces"
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "there are no TUN devices"
+    probe = f"tmprobe{os.getpid()}"
+    try:
+        ip_command("netns", "add", probe)
+    except NoNamespaces as error:
+        return str(error)
+    delete_namespace(probe)
+    return ""
+
+
 @contextmanager
 def host_network(names: Sequence[str], seed: int) -> Iterator[HostNetwork]:
     """Hosts with these names, which see each other and us. Raises NoNamespaces."""

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from benchmark.baselines.kafka_server import KafkaNode
 from hosts.namespaces import Host
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
+END_S_MAX = 10.0
 
 
 class HostProcess(Protocol):
@@ -63,16 +64,21 @@ class EtcdOnHost:
     """A member of a cluster of these `hosts`, of which its own has the same name."""
 
     def __init__(
-        self, name: str, hosts: Sequence[tuple[str, Host]], folder: Path, program: str
+        self,
+        name: str,
+        hosts: Sequence[tuple[str, Host]],
+        folder: Path,
+        program: str,
+        ports: tuple[int, int] = (CLIENT_PORT, PEER_PORT),
     ) -> None:
-        """`program`: the path of etcd."""
+        """`program`: the path of etcd. `ports`: of clients and of members, on each host."""
         self.name = name
         self.starts = 0
         self._said = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         host = dict(hosts)[name]
-        own, peer = (f"http://{host.ip}:{it}" for it in (CLIENT_PORT, PEER_PORT))
-        members = ",".join([f"{each}=http://{it.ip}:{PEER_PORT}" for each, it in hosts])
+        own, peer = (f"http://{host.ip}:{it}" for it in ports)
+        members = ",".join([f"{each}=http://{it.ip}:{ports[1]}" for each, it in hosts])
         self._command = [
             *host.inside, program, "--name", name, "--data-dir", str(folder / name),
             "--listen-client-urls", own, "--advertise-client-urls", own,
@@ -99,6 +105,80 @@ class EtcdOnHost:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGKILL)
         if self._process is not None:
+            self._process.wait()
+
+
+class CommandOnHost:
+    """Any command, in a group of its own: what it starts is killed with it.
+
+    `log`: the file for what it says; `ready`: words of a line that it says when it serves.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: Host,
+        command: Sequence[str],
+        log: Path,
+        ready: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.starts = 0
+        self._command = [*host.inside, *command]
+        self._log, self._ready = log, ready
+        self._environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._from = 0
+
+    @property
+    def pid(self) -> int | None:
+        """See HostProcess."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has said so since its last start."""
+        with self._log.open("rb") as file:
+            file.seek(self._from)
+            said = file.read().decode(errors="replace")
+        return any(words in said for words in self._ready)
+
+    @property
+    def said(self) -> str:
+        """The end of what it said."""
+        return self._log.read_text(errors="replace")[-600:]
+
+    def start(self) -> None:
+        """See HostProcess."""
+        self.starts += 1
+        with self._log.open("ab") as log:
+            self._from = log.tell()
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._environment,
+                start_new_session=True,
+            )
+
+    def signal(self, number: signal.Signals) -> bool:
+        """See HostProcess. The whole group gets it."""
+        if self.pid is not None:
+            os.killpg(self.pid, number)
+        return self.pid is not None
+
+    def end(self) -> None:
+        """SIGTERM; SIGKILL when that takes too long."""
+        if self._process is None:
+            return
+        self.signal(signal.SIGTERM)
+        try:
+            self._process.wait(END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
             self._process.wait()
 
 

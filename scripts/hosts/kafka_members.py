@@ -5,7 +5,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from benchmark.baselines.kafka_jars import LIST, BadJar, class_path
 from benchmark.baselines.kafka_server import KafkaNode, KafkaSeat, new_cluster_id
+from benchmark.processes import Unavailable
+from java import JavaMissing, ensure_java
 
 QUICK = {
     # Topics are small and many.
@@ -51,3 +54,12 @@ def kafka_members(
         for node in nodes:
             node.wait()
         yield nodes
+
+
+def fetch_kafka(downloads: Path) -> None:
+    """Fetch what nodes need, for those that are made where no network is. Raises Unavailable."""
+    try:
+        ensure_java()
+        class_path(downloads / "kafka", LIST.read_text())
+    except (BadJar, JavaMissing) as error:
+        raise Unavailable(str(error)) from error

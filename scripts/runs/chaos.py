@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import anyio
+from hosts.kafka_members import fetch_kafka
 
 from tests.chaos.storm.plan import ON_HOSTS, ON_ONE_MACHINE, make_plan
 from tests.chaos.storm.run import ONE_MACHINE, Options, Stage, run_storm
@@ -73,10 +74,10 @@ def stage_of(*, hosts: bool) -> Stage:
     if not hosts:
         return ONE_MACHINE
     from tests.chaos.storm.hosts.host_storm import HOSTS  # noqa: PLC0415
-    from tests.kafka_node import fetch_kafka  # noqa: PLC0415
+    from tests.kafka_node import DOWNLOADS  # noqa: PLC0415
 
     # The hosts see nothing but each other.
-    fetch_kafka()
+    fetch_kafka(DOWNLOADS)
     return HOSTS
 
 
