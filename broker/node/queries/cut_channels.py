@@ -32,6 +32,8 @@ RETRY_PAUSE_S: Final = 0.02
 TRIES_MAX: Final = 5
 """Their pauses last longer than a node keeps a range of reserved ticks, so a tick that is still
 ahead after the last try was not given out by this cluster."""
+STALLED_TRIES_MAX: Final = 50
+"""Tries that close nothing, a second of pauses: an oracle that has died is back by then."""
 
 
 LocateChannel = Callable[[PChannelName], Awaitable[Located]]
@@ -135,7 +137,7 @@ async def close_up_to(place: Located, tick: TimeTick, within_s: float = CUT_S) -
 
 
 async def _close_up_to(place: Located, tick: TimeTick) -> None:
-    tries, before = 0, place.view.offsets().closed_tick
+    tries, stalled, before = 0, 0, place.view.offsets().closed_tick
     while place.view.offsets().closed_tick < tick:
         try:
             answer = await place.appender.ask(CloseTick(), deadline_s=CUT_S)
@@ -144,8 +146,11 @@ async def _close_up_to(place: Located, tick: TimeTick) -> None:
             continue
         if isinstance(answer, Refusal):
             raise Refused(answer.code, answer.cause)
-        tries += 1
-        if tries == TRIES_MAX and answer == before:
+        if answer == before:
+            stalled += 1
+        else:
+            tries += 1
+        if stalled == STALLED_TRIES_MAX:
             # No progress at all: the oracle does not answer, so the wanted tick may be a valid one.
             cause = f"{place.channel.name} closes no tick above {answer} now; try again"
             raise Refused(StreamingCode.INNER, cause)
