@@ -282,7 +282,7 @@ class Settings(BaseSettings):
     http_port: Annotated[int, Field(ge=0, le=65535)] | None = None
     """Port of /healthz, /readyz and /metrics over HTTP; 0 takes a free one. Unset: none."""
     http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    """Host that this port listens on. Everyone who reaches it may read metrics."""
+    """Host that this port listens on. Who reaches it may read metrics, unless `auth` is on."""
     audit_data: bool = False
     """Record access to data in the audit, too: one line for each stream, at its end. See
     [audit](#audit)."""

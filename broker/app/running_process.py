@@ -18,6 +18,7 @@ from broker.app.audit.process_audit import ProcessAudit, process_audit
 from broker.app.listening import address_of
 from broker.app.logs import program_version
 from broker.app.probes.http_endpoint import probes_served
+from broker.app.probes.page_readers import PageReaders
 from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
 from broker.app.security.secured import security_warnings, server_tls
@@ -145,7 +146,9 @@ async def running(
         sources = parts.sources(system, edge)
         # Before the port opens, so that probes see the recovery; it closes last, so that they see
         # the process stop.
-        async with probes_served(sources, settings, readiness.reasons_against) as http:
+        readers = PageReaders(edge.access, audit.trail)
+        against = readiness.reasons_against
+        async with probes_served(sources, settings, against, readers) as http:
             await edge.start_on(bound, server_tls(settings))
             parts.settings.listen(partial(_adopt, parts, edge, audit))
             try:

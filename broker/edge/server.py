@@ -96,6 +96,11 @@ class EdgeServer:
         return self._audit
 
     @property
+    def access(self) -> AccessGate:
+        """What finds out who calls."""
+        return self._middleware.access
+
+    @property
     def connections(self) -> int:
         """How many connections are open now."""
         return self._listener.connections

@@ -1,5 +1,6 @@
 """Lists show what the caller sees, and nothing of them tells that there is more."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,8 +8,13 @@ import grpc.aio
 import pytest
 
 from schemas.generated.tidemark import v1
+from schemas.properties.keys import STAGE, StageKey
+from schemas.properties.txn_context import TxnContext, begin_header
+from schemas.wire import Produced
 from tests.wire.controlled import ADMIN, Controlled, controlled
 from tests.wire.peer import Peer, connected, ended
+from tests.wire.test_access import producing
+from tests.wire.test_transactions import BEGIN, Txn
 
 ANN = ("consume:collection:trains*", "consume:collection:nowhere/*")
 
@@ -33,6 +39,14 @@ class Lists:
         asked = v1.ShowCollectionsRequest(db_name=database)
         answer = await self.ask("Master/ShowCollections", asked)
         return list(v1.ShowCollectionsResponse.parse(answer).collection_names)
+
+    async def databases(self) -> list[str]:
+        answer = await self.ask("Master/ListDatabases", v1.ListDatabasesRequest())
+        return list(v1.ListDatabasesResponse.parse(answer).db_names)
+
+    async def commits(self) -> list[str]:
+        answer = await self.ask("Commits/List", v1.ListCommitsRequest())
+        return [it.app for it in v1.ListCommitsResponse.parse(answer).apps]
 
     async def cursors(self) -> list[str]:
         answer = await self.ask("TimeSync/ListCursors", v1.ListCursorsRequest())
@@ -165,3 +179,36 @@ async def test_a_new_grant_shows_in_the_next_list() -> None:
         assert await ann.collections() == ["trains"]
         await here.store("ann", "consume:collection:hidden")
         assert await ann.collections() == ["hidden"]
+
+
+async def test_databases_are_shown_to_who_sees_a_collection_of_them() -> None:
+    async with world() as (here, peer, ann, every):
+        for database in ("empty", "sales", "secret"):
+            asked = v1.CreateDatabaseRequest(db_name=database)
+            await every.ask("Master/CreateDatabase", asked)
+        for database in ("sales", "secret"):
+            made = v1.CreateCollectionRequest(name="orders", shards=1, database=database)
+            await every.ask("Collections/Create", made)
+        assert await every.databases() == ["default", "empty", "sales", "secret"]
+        assert await ann.databases() == ["default"]
+        await here.add("eve", "produce:collection:sales/*", "consume:collection:empty/*")
+        assert await Lists(here, peer, "eve").databases() == ["default", "sales"]
+
+
+async def test_commits_are_shown_to_who_sees_a_vchannel_of_them() -> None:
+    async with world() as (here, peer, ann, every):
+        for name in ("hidden", "trains"):
+            txn = Txn(await producing(peer, here.proof(ADMIN)), await vchannel(every, name))
+            tags = {STAGE.key: STAGE.encode(StageKey(f"of_{name}", 1, 0, 0))}
+            begin = b64encode(begin_header(0)).decode()
+            begun = await txn.say(BEGIN, b"", **tags, _h=begin)
+            assert isinstance(begun, Produced)
+            named = v1.StagedTxn(
+                vchannel=txn.vchannel, txn_id=TxnContext.decode(begun.txn_context).txn_id
+            )
+            asked = v1.CommitBatchRequest(app=f"of_{name}", batch=1, txns=[named])
+            await every.ask("Commits/Commit", asked)
+        assert await every.commits() == ["of_hidden", "of_trains"]
+        assert await ann.commits() == ["of_trains"]
+        await here.add("eve")
+        assert await Lists(here, peer, "eve").commits() == []

@@ -1,14 +1,15 @@
 """The HTTP port of a process: /healthz, /readyz and /metrics, when a port is set for them."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
 
 from actors import System, SystemClock
 from broker.addresses import joined_address
-from broker.app.probes.http_server import PageAnswer, http_served
+from broker.app.probes.http_server import PageAnswer, PageRequest, http_served
+from broker.app.probes.page_readers import PageReaders
 from broker.app.process_errors import CannotStart
 from broker.app.security.certificate_dates import ends
 from broker.app.security.secured import http_tls
@@ -59,26 +60,35 @@ def sources_of(  # noqa: PLR0913 - each kind of process has some of them
 
 @asynccontextmanager
 async def probes_served(
-    sources: Sources, settings: Settings, reasons_against: Callable[[], Sequence[str]]
+    sources: Sources,
+    settings: Settings,
+    reasons_against: Callable[[], Sequence[str]],
+    readers: PageReaders,
 ) -> AsyncIterator[str]:
-    """Serve while the block runs; yields the URL, or "" without a port. Raises CannotStart."""
+    """Serve while the block runs; yields the URL, or "" without a port. Raises CannotStart.
+
+    `readers`: who may read the metrics, which have names in them; probes are for everybody.
+    """
     if settings.http_port is None:
         yield ""
         return
     exposition = Exposition(sources)
 
-    async def health(_: Mapping[str, str]) -> PageAnswer:
+    async def health(_: PageRequest) -> PageAnswer:
         # To answer is the proof: a process whose event loop is stuck does not.
         return PageAnswer(b'{"alive": true}\n', JSON)
 
-    async def ready(_: Mapping[str, str]) -> PageAnswer:
+    async def ready(_: PageRequest) -> PageAnswer:
         reasons = list(reasons_against())
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         body = json.dumps({"ready": not reasons, "reasons": reasons})
         return PageAnswer(f"{body}\n".encode(), JSON, status)
 
-    async def metrics(headers: Mapping[str, str]) -> PageAnswer:
-        return PageAnswer(*await exposition.text(headers.get("accept", "")))
+    async def metrics(request: PageRequest) -> PageAnswer:
+        refused = await readers.refused("/metrics", request)
+        if refused is not None:
+            return refused
+        return PageAnswer(*await exposition.text(request.headers.get("accept", "").lower()))
 
     pages = {"/healthz": health, "/readyz": ready, "/metrics": metrics}
     host, port = settings.http_host, settings.http_port

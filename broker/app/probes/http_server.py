@@ -30,10 +30,19 @@ class PageAnswer:
     body: bytes
     content_type: str = TEXT
     status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[str, ...] = ()
 
 
-Page = Callable[[Mapping[str, str]], Awaitable[PageAnswer]]
-"""Answers a GET, given its headers in lower case."""
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A GET: the values of its headers by their names in lower case, and HOST:PORT of its peer."""
+
+    headers: Mapping[str, str]
+    address: str
+
+
+Page = Callable[[PageRequest], Awaitable[PageAnswer]]
+"""Answers a GET."""
 
 
 @asynccontextmanager
@@ -89,20 +98,23 @@ async def _answer(
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     request, *lines = head.split("\r\n")
     method, target, _ = request.split(" ", 2)
-    headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
+    fields = [line.partition(": ") for line in lines if ": " in line]
+    headers = {name.lower(): value for name, _, value in fields}
     page = pages.get(target.partition("?")[0])
     if page is None:
         found = PageAnswer(f"there are {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
     elif method not in ("GET", "HEAD"):
         found = PageAnswer(b"pages are read with GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
     else:
-        found = await page(headers)
+        host, port, *_ = writer.get_extra_info("peername") or ("", 0)
+        found = await page(PageRequest(headers, f"{host}:{port}"))
     lines = [
         f"HTTP/1.1 {found.status.value} {found.status.phrase}",
         f"Content-Type: {found.content_type}",
         f"Content-Length: {len(found.body)}",
         "Cache-Control: no-store",
         "Connection: close",
+        *found.headers,
         "",
         "",
     ]

@@ -291,9 +291,9 @@ class Committer(Actor[CommitterMessage]):
     def _view(self, app: str) -> CommitView:
         known = self._apps[app].known
         done, attempt = known.done, known.attempt
-        view = CommitView(
-            app, -1 if done is None else done.batch, 0 if done is None else done.done_ms
-        )
+        view = CommitView(app, -1, 0)
+        if done is not None:
+            view = CommitView(app, done.batch, done.done_ms, vchannels=tuple(done.ticks))
         if attempt is None:
             return view
         return replace(
@@ -302,6 +302,7 @@ class Committer(Actor[CommitterMessage]):
             state=attempt.state.value,
             txns=len(attempt.commit.txns),
             age_ms=round(1000 * (self._now_s() - self._under_way[app].since_s)),
+            vchannels=(*view.vchannels, *attempt.vchannels),
         )
 
     def _now_s(self) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from actors import Request
 from broker.coordinator.commit.commit_records import RecordedApp
 from broker.core.txn.batch_commit import CommitAttempt
+from broker.model.ids import VChannelName
 from broker.model.stage import BatchCommit, BatchCommitted
 
 # ---- Committer: one for all apps ---------------------------------------------------------------
@@ -34,6 +35,7 @@ class CommitView:
     """One app, for people. `batch` -1: none is committed yet; `state` "": none is in progress.
 
     `age_ms`: age of the commit in progress, counted from the start of this Committer at the most.
+    `vchannels`: those of the newest batch and of the commit in progress.
     """
 
     app: str
@@ -43,6 +45,7 @@ class CommitView:
     state: str = ""
     txns: int = 0
     age_ms: int = 0
+    vchannels: tuple[VChannelName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,11 +143,18 @@ class TableService:
         )
 
     async def databases(self, _: v1.ListDatabasesRequest) -> v1.ListDatabasesResponse:
-        """Every database."""
+        """The default database, and each other one of which the caller sees a collection."""
         found = await self._table.databases()
+        if await CURRENT.get().sight() is not everything:
+            found = [(it, id) for it, id in found if await self._sees_any(it)]
         return v1.ListDatabasesResponse(
             db_names=[it for it, _ in found], db_ids=[it for _, it in found]
         )
+
+    async def _sees_any(self, database: str) -> bool:
+        if database == DEFAULT_DATABASE:
+            return True
+        return len(await visible_page(self._table, database, "", 1)) > 0
 
 
 def described(it: Description) -> v1.DescribeCollectionResponse:

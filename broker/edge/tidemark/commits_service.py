@@ -9,6 +9,7 @@ from grpclib.const import Handler
 
 from broker.coordinator.commit.messages import CommitBatch, CommitView, ListCommits
 from broker.core.txn.batch_commit import commit_problem
+from broker.edge.rpc.access.access import CURRENT, Access, Sight, everything
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
@@ -66,8 +67,12 @@ class CommitsService:
         return v1.AbortBatchResponse(rolled_back=rolled_back)
 
     async def list(self, _: v1.ListCommitsRequest) -> v1.ListCommitsResponse:
-        """The newest commit of each app."""
-        found = await self._committer.ask(ListCommits())
+        """The newest commit of each app that has used a vchannel which the caller sees."""
+        access = CURRENT.get()
+        shows = await access.sight()
+        found: Sequence[CommitView] = await self._committer.ask(ListCommits())
+        if shows is not everything:
+            found = [it for it in found if await _is_seen(access, shows, it)]
         return v1.ListCommitsResponse(apps=[_info(it) for it in found])
 
     async def _leave_out(self, asked: BatchCommit) -> int:
@@ -91,6 +96,13 @@ class CommitsService:
                 (await self._txns.send(TxnCommand.ABORT_UNPREPARED, asked, asked.txns)).values()
             )
         return ()
+
+
+async def _is_seen(access: Access, shows: Sight, view: CommitView) -> bool:
+    for vchannel in view.vchannels:
+        if shows(await access.channel(vchannel)):
+            return True
+    return False
 
 
 class CommitsRedirect:

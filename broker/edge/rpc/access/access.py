@@ -127,6 +127,12 @@ class Access:
             return everything
         return partial(self._sees, SEE)
 
+    async def channel(self, name: str) -> Resource:
+        """A channel, as the sight of a list knows it."""
+        if self._names is None:
+            return Resource(ResourceKind.CHANNEL, name)
+        return await self._names.channel(name)
+
     def _sees(self, actions: Actions, resource: Resource) -> bool:
         """As `allows`, but nothing is decided again."""
         assert self._book is not None, "only a controlled call asks"

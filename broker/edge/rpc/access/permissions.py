@@ -173,7 +173,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             "tidemark.v1.Commits",
             Commit=_ENDS_BATCH,
             Abort=_ENDS_BATCH,
-            List=OBSERVED,
+            List=listed(ResourceKind.COLLECTION),
         ),
         **_service("tidemark.v1.Copies", Append=PROCESS, OrderSegments=PROCESS),
         **_service(
@@ -221,7 +221,7 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
             ShowAliases=listed(ResourceKind.COLLECTION, needs=(on_collection(None, _aliased),)),
             CreateDatabase=granted(on_cluster(DDL)),
             DropDatabase=granted(on_cluster(DDL)),
-            ListDatabases=OBSERVED,
+            ListDatabases=listed(ResourceKind.COLLECTION),
             CountPartitions=OBSERVED,
             ListClashes=OBSERVED,
             ClearClashes=ADMINISTERED,

@@ -84,16 +84,26 @@ class AuditTrail:
 
     def connection_refused(self, address: str, outcome: str) -> None:
         """Record that a peer was not let in; `address` is its HOST:PORT."""
+        self._refused("connect", "", address, outcome)
+
+    def page_refused(self, path: str, address: str, outcome: str, user: str) -> None:
+        """Record that a page of the HTTP port was not shown to this user, "" for nobody."""
+        self._refused("observe", path, address, outcome, user)
+
+    def _refused(
+        self, action: str, method: str, address: str, outcome: str, user: str = ""
+    ) -> None:
         self._sum_up(
             AuditRecord(
                 self._clock.wall_ms(),
                 AuditKind.OBSERVE,
-                "connect",
-                "",
+                action,
+                method,
                 NOBODY,
                 address,
                 Decision.REFUSED,
                 outcome,
+                user,
             )
         )
 
