@@ -42,6 +42,11 @@ class DataFolder:
         return self.root / "kafka"
 
     @property
+    def log_prefix(self) -> Path:
+        """There is one while the log is in Kafka: `broker/app/stores/folder_markers.py`."""
+        return self.kafka / "prefix"
+
+    @property
     def reserve(self) -> Path:
         """See `broker/wal/disk_reserve.py`."""
         return self.root / "reserve.space"

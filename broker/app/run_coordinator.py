@@ -221,7 +221,7 @@ class _CoordinatorParts:
                 meta_table=StoredTable(self._cluster.store),
                 access=self._access.records,
                 row_schemas=StoredRowSchemas(self._cluster.store),
-                altering=stored_altering(settings, self._cluster.store),
+                altering=stored_altering(settings, self._cluster.store, alone=False),
             ),
             view.with_coordinators(self._coordinators),
             edge_limits(settings),

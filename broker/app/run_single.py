@@ -176,7 +176,7 @@ class _BrokerParts:
             lead=self._cluster.store,
             meta_table=StoredTable(self._cluster.store),
             access=self._access.records,
-            altering=stored_altering(self._settings, self._cluster.store),
+            altering=stored_altering(self._settings, self._cluster.store, alone=True),
         )
         return EdgeServer(
             server_facts(self._settings, self._node_id, self._cluster.identity),

@@ -9,7 +9,13 @@ from pathlib import Path
 import structlog
 
 from broker.app.process_errors import CannotStart
-from broker.app.stores.etcd_metadata import MetadataUse, etcd_metadata, refuse_other_place
+from broker.app.stores.etcd_metadata import (
+    MetadataUse,
+    etcd_metadata,
+    keep_log_true,
+    refuse_joined,
+    refuse_other_place,
+)
 from broker.app.stores.folder_markers import FolderMarkers, check_founded
 from broker.app.stores.kafka_storage import kafka_wal, topic_ids
 from broker.app.stores.stored_places import StoredPlaces
@@ -103,6 +109,7 @@ async def log_storage(
 
     def make(place: str, stack: ExitStack) -> CopyingWal:
         if not place:
+            refuse_joined(folder)
             return segmented_wal(settings, folder, damages)
         given = settings.model_copy(update={"wal": _newest(settings, place)})
         ids = topic_ids(settings, folder, store)
@@ -113,7 +120,12 @@ async def log_storage(
         # At once, so that what is missing or wrong ends the start.
         make_driver(drivers, settings.wal if alter is None else alter.place)
         wal = WatchedWal(PlacedWal(places, drivers))
-        yield LogStorage(folder, wal, damages, ChannelSwitch(places, drivers, markers))
+        yield LogStorage(
+            folder,
+            wal,
+            damages,
+            ChannelSwitch(places, drivers, markers, partial(keep_log_true, store)),
+        )
 
 
 def make_driver(drivers: LogDrivers, place: str) -> None:

@@ -14,7 +14,9 @@ from anyio import to_thread
 
 from broker.backup.backup_failed import BackupFailed
 from broker.backup.held_log import HeldLog
+from broker.coordinator.json_records import decode_fields
 from broker.coordinator.records import (
+    ALTER_KEY,
     CLUSTER_KEY,
     COLLECTION_ID_KEY,
     COLLECTION_PREFIX,
@@ -61,7 +63,7 @@ class LiveFolder:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        if self._folder.kafka.exists():
+        if self._folder.log_prefix.exists():
             raise BackupFailed(
                 f"the log of {self._folder.root} is in Kafka, and a backup copies segment files;"
                 " copy the topics with Kafka's own tools"
@@ -124,6 +126,11 @@ class LiveFolder:
             )
         snapshot = self._snapshot()
         try:
+            if _is_switching(snapshot.entries(ALTER_KEY).get(ALTER_KEY, b"")):
+                raise BackupFailed(
+                    f"the log of {self._folder.root} is being switched; take the backup when"
+                    " `tidemark wal status` says that it has ended"
+                )
             value = snapshot.entries(CLUSTER_KEY).get(CLUSTER_KEY, b"")
             cluster = decode_cluster(CLUSTER_KEY, value)
         except MetaError as error:
@@ -137,6 +144,13 @@ class LiveFolder:
                 " the machine of the broker"
             )
         return cluster
+
+
+def _is_switching(alter: bytes) -> bool:
+    if not alter:
+        return False
+    stage = decode_fields(ALTER_KEY, alter, lambda it: str(it["stage"]))
+    return stage not in ("done", "aborted")
 
 
 def _catalog(snapshot: MetadataSnapshot) -> Mapping[str, bytes]:

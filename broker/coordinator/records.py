@@ -36,6 +36,8 @@ PCHANNEL_PREFIX = "pchannel/"
 SESSION_KEY = "counter/session"
 NODE_PREFIX = "node/"
 LEASE_KEY = "lease"
+ALTER_KEY = "wal/alter"
+"""There is one in a cluster whose log was switched, or is being: `broker/app/stores`."""
 PAUSE_KEY = "consumption/paused"
 STREAMING_VERSION_KEY = "streaming/version"
 
@@ -227,6 +229,7 @@ def encode_member(member: NodeMember) -> bytes:
             "pid": member.pid,
             "incarnation": member.incarnation,
             "session": member.session,
+            "knows_places": member.knows_places,
         }
     )
 
@@ -242,6 +245,8 @@ def decode_member(key: str, value: bytes) -> NodeMember:
             incarnation=str(fields.get("incarnation", "")),
             session=int(fields["session"]),
             until_s=0.0,
+            # Not in the record that an earlier release wrote, of itself or of a later node.
+            knows_places=bool(fields.get("knows_places", False)),
         )
 
     return decode_fields(key, value, parse)

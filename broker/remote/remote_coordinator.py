@@ -83,6 +83,7 @@ class RemoteEnrolment:
             pid=pid,
             incarnation=incarnation,
             cluster_id=cluster_id,
+            knows_places=True,
         )
 
     async def register(self, deadline_s: float, settings_revision: int) -> NodeLease:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import platform
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -22,12 +22,15 @@ from typing import Any, Final
 import psutil
 
 from broker.app.process_errors import CannotStart
+from broker.app.stores.log_place import decode_alter
+from broker.coordinator.leases.leadership import LedStore
+from broker.coordinator.records import ALTER_KEY
 from broker.data_folder import DataFolder
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.leased_keys import TTL_S
 from broker.etcd.place import etcd_place
 from broker.folder_lock import create_durably, replace_durably
-from broker.ports.meta import MetaError
+from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, Tls
 from broker.wal.kafka.kafka_url import kafka_place
@@ -98,6 +101,9 @@ async def etcd_metadata(
             note = _kept_note(folder.metadata_note, note, store.owner)
         if use is MetadataUse.ALONE:
             await _refuse_coordinators(store, folder)
+        with _told():
+            # The settings may be those of before a switch.
+            await keep_log_true(store)
         notes = use is not MetadataUse.NODE  # which has not even a part of the folder for itself
         try:
             if notes:
@@ -130,6 +136,23 @@ async def open_etcd(
         raise CannotStart(str(error)) from error
     async with store:
         yield store
+
+
+async def keep_log_true(store: MetaStore) -> None:
+    """Have the record of the store say where the log is after a switch. Raises MetaError."""
+    inner = store.inner if isinstance(store, LedStore) else store
+    if isinstance(inner, EtcdMetaStore) and (entry := await inner.get(ALTER_KEY)) is not None:
+        place = decode_alter(entry.value).place
+        await inner.say_log(_log_at(place))
+
+
+def refuse_joined(folder: DataFolder) -> None:
+    """Raises CannotStart for a folder that joined: the segment files are in the founding one."""
+    if folder.metadata_note.exists() and read_note(folder.metadata_note).joined:
+        raise CannotStart(
+            f"the log of the cluster is in the segment files of the data folder from which it was"
+            f" founded, and {folder.root} is another one: start there"
+        )
 
 
 def refuse_other_place(folder: DataFolder) -> None:
@@ -250,7 +273,19 @@ def folder_token(root: Path) -> str:
 
 def _log_of(settings: Settings) -> str:
     """Where the log is, for the record of the store; "" in the data folder, or unknown."""
-    return f"kafka://{kafka_place(settings.wal).prefix}" if settings.wal else ""
+    return _log_at(settings.wal)
+
+
+def _log_at(place: str) -> str:
+    return f"kafka://{kafka_place(place).prefix}" if place else ""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
 
 
 def _new_token() -> str:

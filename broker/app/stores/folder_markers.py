@@ -6,8 +6,6 @@ for empty what a switch has moved: the file is written before the first pchannel
 and removed when the last one has switched back.
 """
 
-from typing import Final
-
 from broker.app.process_errors import CannotStart
 from broker.core.cluster.wal_alter import SEGMENTED, Alter, AlterStage
 from broker.data_folder import DataFolder
@@ -15,8 +13,6 @@ from broker.folder_lock import make_folder, replace_durably, sync_folder
 from broker.ports.wal import WriterFailed
 from broker.process_settings import Settings
 from broker.wal.kafka.kafka_url import KafkaPlace, kafka_place
-
-PREFIX_FILE: Final = "prefix"
 
 
 class FolderMarkers:
@@ -35,7 +31,7 @@ class FolderMarkers:
 
     def settle(self, place: str) -> None:
         """See Markers."""
-        path = self._folder.kafka / PREFIX_FILE
+        path = self._folder.log_prefix
         try:
             if place == SEGMENTED and path.exists():
                 path.unlink()
@@ -83,11 +79,11 @@ def check_founded(settings: Settings, folder: DataFolder) -> None:
 def read_prefix(folder: DataFolder) -> str:
     """The prefix of the topics, of a folder whose log is in Kafka; else empty. CannotStart."""
     try:
-        return (folder.kafka / PREFIX_FILE).read_text().strip()
+        return folder.log_prefix.read_text().strip()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise CannotStart(f"cannot read {folder.kafka / PREFIX_FILE}: {error}") from error
+        raise CannotStart(f"cannot read {folder.log_prefix}: {error}") from error
 
 
 def _refuse_other_prefix(folder: DataFolder, prefix: str, place: KafkaPlace) -> None:
@@ -100,4 +96,4 @@ def _refuse_other_prefix(folder: DataFolder, prefix: str, place: KafkaPlace) -> 
 
 def _write_prefix(folder: DataFolder, prefix: str) -> None:
     make_folder(folder.kafka)
-    replace_durably(folder.kafka / PREFIX_FILE, prefix + "\n")
+    replace_durably(folder.log_prefix, prefix + "\n")

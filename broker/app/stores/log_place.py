@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from broker.coordinator.json_records import decode_fields, encode_fields
+from broker.coordinator.records import ALTER_KEY
 from broker.core.cluster.wal_alter import Alter, AlterStage, ChannelAlter
 from broker.model.ids import MessageId, PChannelName
 
-ALTER_KEY: Final = "wal/alter"
 CHANNEL_PREFIX: Final = "wal/channel/"
 
 

@@ -8,14 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.app.stores.log_place import (
-    ALTER_KEY,
     channel_key,
     decode_alter,
     decode_channel,
     encode_alter,
     encode_channel,
 )
-from broker.coordinator.records import PCHANNEL_PREFIX, decode_pchannel, pchannel_key
+from broker.coordinator.records import (
+    ALTER_KEY,
+    NODE_PREFIX,
+    PCHANNEL_PREFIX,
+    decode_member,
+    decode_pchannel,
+    pchannel_key,
+)
 from broker.core.cluster.wal_alter import (
     Alter,
     AlterRefusal,
@@ -27,7 +33,7 @@ from broker.core.cluster.wal_alter import (
     of,
     place_of,
 )
-from broker.model.ids import PChannelName, Term
+from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.compare_and_set import retry_conflicts
 from broker.ports.meta import MetaEntry, MetaError, MetaStore, get_many
 from broker.ports.meta_writes import all_entries
@@ -115,6 +121,9 @@ class StoredPlaces:
             if entry is None or alter is None or alter.ended:
                 return alter
             after = advanced(alter, (channels := await self._channels()), channels)
+            # An older node that registered meanwhile may get a pchannel, and look in the source.
+            if after.stage is AlterStage.SWITCHING and await self.older_nodes():
+                return alter
             if after is not alter:
                 # What a pchannel has done in a stage is not undone, so a late answer is as true.
                 await self._store.write(
@@ -123,6 +132,14 @@ class StoredPlaces:
             return after
 
         return await retry_conflicts(ALTER_KEY, attempt)
+
+    async def older_nodes(self) -> Sequence[NodeId]:
+        """The nodes of the cluster that know no switches."""
+        members = [
+            decode_member(key, entry.value)
+            async for key, entry in all_entries(self._store, NODE_PREFIX)
+        ]
+        return [it.node for it in members if not it.knows_places]
 
     async def progress(self) -> Progress:
         """The newest switch and how far it is."""

@@ -1,14 +1,14 @@
 """Decides about switches of the log, on the coordinator."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.target_check import unreachable
-from broker.core.cluster.wal_alter import AlterRefusal
+from broker.core.cluster.wal_alter import SEGMENTED, AlterRefusal, Impossible
 from broker.edge.rpc.log_altering import AlterState
 from broker.model.failure import Refused, StreamingCode, invalid_argument
+from broker.model.ids import NodeId
 from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.wal.kafka.kafka_url import BadWalUrl, checked_wal
@@ -32,6 +32,7 @@ class StoredAltering:
         with _told():
             # First: what is refused anyway needs no Kafka that answers.
             refused = await self._places.refusal(target)
+            refused = refused or older_nodes(await self._places.older_nodes())
             refused = refused or await self._check(target)
             if refused is None:
                 decided = await self._places.begin(target, leaves_history=leaves_history)
@@ -53,9 +54,40 @@ class StoredAltering:
         return AlterState(self._places.founded, found.alter, found.channels)
 
 
-def stored_altering(settings: Settings, store: MetaStore) -> StoredAltering:
-    """That of a process with these settings, over the metadata of its cluster."""
-    return StoredAltering(StoredPlaces(store, settings.wal), partial(unreachable, settings))
+def stored_altering(settings: Settings, store: MetaStore, *, alone: bool) -> StoredAltering:
+    """That of a process with these settings, over the metadata of its cluster.
+
+    `alone`: no node is another process.
+    """
+
+    async def check(target: str) -> AlterRefusal | None:
+        if settings.meta and not alone and target == SEGMENTED:
+            return several_hosts()
+        return await unreachable(settings, target)
+
+    return StoredAltering(StoredPlaces(store, settings.wal), check)
+
+
+def older_nodes(nodes: Sequence[NodeId]) -> AlterRefusal | None:
+    """The refusal where some node knows no switches."""
+    if not nodes:
+        return None
+    names = ", ".join(map(str, nodes))
+    cause = (
+        f"nodes of an older release are in the cluster ({names}), which would look for the log"
+        " where it was: update them, and restart those that registered before"
+    )
+    return AlterRefusal(Impossible.OLDER_NODE, cause)
+
+
+def several_hosts() -> AlterRefusal:
+    """The refusal where hosts may have folders of their own, and segment files have one."""
+    cause = (
+        "the metadata is in etcd, so that nodes may run on several hosts, and segment files are on"
+        " one: stop all processes, run `tidemark serve` alone on the data folder from which the"
+        " cluster was founded, and switch the log there"
+    )
+    return AlterRefusal(Impossible.SEVERAL_HOSTS, cause)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ found equal while nobody appended. A crash before it leaves the source as the lo
 owner copies on; after it the target. Why nothing is lost: README.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -47,22 +47,33 @@ RENEW_S: Final = 10.0
 notes = structlog.get_logger("tidemark")
 
 
+Settled = Callable[[], Awaitable[None]]
+
+
+async def no_news() -> None:
+    """The default: nobody wants to know that a switch has ended."""
+
+
 class NextTerm(PlannedRestart):
     """The pchannel opens its log again, at the next term, where the metadata says that it lies."""
 
 
 class ChannelSwitch:
-    """Implements `ports.switching.log_switch.LogSwitch`. `now_s` is a monotonic clock."""
+    """Implements `ports.switching.log_switch.LogSwitch`.
+
+    `settled` is called when a switch has ended. `now_s` is a monotonic clock.
+    """
 
     def __init__(
         self,
         places: StoredPlaces,
         drivers: LogDrivers,
         markers: Markers,
+        settled: Settled = no_news,
         now_s: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._places, self._drivers, self._markers = places, drivers, markers
-        self._now_s = now_s
+        self._settled, self._now_s = settled, now_s
         self._alter: Alter | None = None
         self._known: dict[PChannelName, ChannelAlter] = {}
         self._at_s: dict[tuple[str, PChannelName], float] = {}
@@ -95,7 +106,9 @@ class ChannelSwitch:
             return False
 
     async def advance(self) -> None:
-        await self._places.advance()
+        alter = await self._places.advance()
+        if alter is not None and alter.ended:
+            await self._settled()
 
     async def _do(self, task: Task, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         match task:

@@ -45,6 +45,11 @@ class LedStore:
         self.term = term
 
     @property
+    def inner(self) -> MetaStore:
+        """The store itself."""
+        return self._store
+
+    @property
     def deposed(self) -> bool:
         """Whether a newer coordinator was noticed."""
         return self._deposed.is_set()

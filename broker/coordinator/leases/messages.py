@@ -11,7 +11,8 @@ from broker.ports.nodes import NodeLease
 class RegisterNode(Request[NodeLease]):
     """Register a process as a node. Refused: see `Enrolment.register`.
 
-    `settings_revision`: of the stored settings that it has; None: it takes none.
+    `settings_revision`: of the stored settings that it has; None: it takes none. `knows_places`: it
+    reads in the metadata where logs are.
     """
 
     node: NodeId
@@ -20,6 +21,7 @@ class RegisterNode(Request[NodeLease]):
     incarnation: str
     cluster_id: str
     settings_revision: int | None = None
+    knows_places: bool = True
 
 
 @dataclass(frozen=True, slots=True)

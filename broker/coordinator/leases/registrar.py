@@ -27,6 +27,7 @@ from broker.coordinator.leases.messages import (
     RenewLease,
 )
 from broker.coordinator.records import (
+    ALTER_KEY,
     NODE_PREFIX,
     SESSION_KEY,
     decode_member,
@@ -141,6 +142,14 @@ class Registrar(Actor[RegistrarMessage]):
             )
             envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
             return
+        if not request.knows_places and await self._store.get(ALTER_KEY) is not None:
+            cause = (
+                f"node {request.node} is of a release that does not know that the log of this"
+                " cluster was switched, and would look for it where it was: start the release of"
+                " the coordinator there"
+            )
+            envelope.fail(Refused(StreamingCode.INVALID_ARGUMENT, cause))
+            return
         newcomer = NodeMember(
             node=request.node,
             address=request.address,
@@ -148,6 +157,7 @@ class Registrar(Actor[RegistrarMessage]):
             incarnation=request.incarnation,
             session=0,
             until_s=self._until_s(),
+            knows_places=request.knows_places,
         )
         holder = self._members.get(request.node)
         admitted = admit(holder, newcomer, self._context.clock.monotonic_s())

@@ -17,7 +17,8 @@ class NodeMember:
     """The process that is a node now; `until_s` is a time of the coordinator's clock.
 
     `incarnation` is chosen by the process at its start; "" for an older program. The pid is for
-    people: in containers successive processes may have the same pid and address.
+    people: in containers successive processes may have the same pid and address. `knows_places`: it
+    reads in the metadata where logs are.
     """
 
     node: NodeId
@@ -27,6 +28,7 @@ class NodeMember:
     session: int
     until_s: float
     stopping: bool = False
+    knows_places: bool = True
 
 
 def admit(holder: NodeMember | None, newcomer: NodeMember, now_s: float) -> NodeMember | Refusal:

@@ -70,6 +70,7 @@ class ClusterService:
             request.incarnation,
             request.cluster_id,
             request.settings_revision,
+            request.knows_places,
         )
         return self._encoded(await self._proxies.registrar.ask(message, deadline_s=ASK_S))
 

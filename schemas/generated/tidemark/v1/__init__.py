@@ -5079,6 +5079,11 @@ class RegisterRequest(betterproto2.Message):
     Of the stored settings that it has; 0: none yet. Unset: an older node, which takes none.
     """
 
+    knows_places: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+    """
+    Whether it reads in the metadata where logs are; an older node opens them where its settings say.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "RegisterRequest", RegisterRequest)
 

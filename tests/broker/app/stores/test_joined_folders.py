@@ -9,8 +9,11 @@ import anyio
 import pytest
 
 from broker.app.process_errors import CannotStart
-from broker.app.storage import metadata
-from broker.app.stores.etcd_metadata import MetadataUse, folder_token
+from broker.app.storage import log_storage, metadata
+from broker.app.stores.etcd_metadata import MetadataUse, folder_token, keep_log_true
+from broker.app.stores.log_place import encode_alter
+from broker.coordinator.records import ALTER_KEY
+from broker.core.cluster.wal_alter import Alter, AlterStage
 from broker.data_folder import DataFolder
 from broker.ports.meta import MetaStore
 from broker.process_settings import Settings
@@ -137,3 +140,26 @@ async def test_a_token_of_a_folder_stays_and_is_of_that_folder_alone(tmp_path: P
     (tmp_path / "b").mkdir()
     assert folder_token(tmp_path / "a") == folder_token(tmp_path / "a")
     assert folder_token(tmp_path / "a") != folder_token(tmp_path / "b")
+
+
+async def test_the_record_follows_a_switch_and_no_other_folder_takes_segment_files_for_its_own(
+    hosts: Hosts,
+) -> None:
+    async def switch(wal: str, target: str) -> None:
+        async with hosts.opened("a", ALONE, wal) as store:
+            done = Alter(1, AlterStage.DONE, wal, target)
+            await store.write({ALTER_KEY: encode_alter(done)})
+            await keep_log_true(store)
+
+    async with hosts.opened("a"), hosts.opened("b"):
+        pass
+    await switch(KAFKA, "")
+    assert "in its data folder" in await hosts.refusal("c")
+    async with hosts.opened("b") as store:
+        settings = Settings(data_dir=hosts.folder("b").root, meta=hosts.meta, wal=KAFKA)
+        with pytest.raises(CannotStart, match="is another one: start there"):
+            async with log_storage(settings, hosts.folder("b"), "c", store):
+                pass
+    await switch("", KAFKA)
+    async with hosts.opened("c"):
+        pass

@@ -2,8 +2,12 @@
 
 import pytest
 
-from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
-from tests.broker.app.switching.wal_world import KAFKA, NAMES, World
+from broker.app.stores.stored_places import Overtaken
+from broker.coordinator.records import encode_member, node_key
+from broker.core.cluster.node_leases import NodeMember
+from broker.core.cluster.wal_alter import SEGMENTED, AlterStage, switched
+from broker.model.ids import MessageId, Term
+from tests.broker.app.switching.wal_world import KAFKA, NAMES, NODE, World
 
 PLACES = (SEGMENTED, KAFKA)
 KILLS = 60
@@ -129,3 +133,62 @@ async def test_nothing_is_removed_while_a_log_is_copied() -> None:
         await process.places.abort()
         await process.until_ended()
         assert log.segments()
+
+
+async def test_while_the_target_is_away_appends_stay_and_the_copy_goes_on_later() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await process.steps()
+        world.away = True
+        for name in NAMES:
+            await process.append(name, 5)
+        for _ in range(3):
+            await process.look()
+            for name in NAMES:
+                await process.append(name)
+        troubles = [it.trouble for it in (await process.places.progress()).channels.values()]
+        assert all("Kafka is away" in it for it in troubles), troubles
+        assert {it.place for it in process.logs.values()} == {SEGMENTED}
+        world.away = False
+        assert (await process.until_ended()).place == KAFKA
+        await process.check()
+        assert not any(it.trouble for it in (await process.places.progress()).channels.values())
+
+
+async def test_an_owner_of_before_cannot_switch_a_pchannel() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        old = process.logs[NAMES[0]]
+        await process.look()
+        alter = await process.places.advance()
+        assert alter is not None
+        assert alter.stage is AlterStage.SWITCHING
+        async with world.process() as newer:
+            await newer.start()
+            for term in (old.term, Term(old.term - 1)):
+                with pytest.raises(Overtaken):
+                    await process.places.change(
+                        NAMES[0], term, AlterStage.SWITCHING, lambda it: switched(it, MessageId(9))
+                    )
+            assert (await newer.until_ended()).place == KAFKA
+            await newer.check()
+
+
+async def test_a_node_that_knows_no_switches_holds_up_the_point_of_no_return() -> None:
+    world = await filled(SEGMENTED)
+    older = NodeMember(NODE, "a:1", 1, "", 1, 0.0, knows_places=False)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await world.store.write({node_key(NODE): encode_member(older)})
+        for _ in range(5):
+            await process.look()
+        alter = await process.places.alter()
+        assert alter is not None
+        assert alter.stage is AlterStage.COPYING
+        await world.store.write({}, deletes=[node_key(NODE)])
+        assert (await process.until_ended()).place == KAFKA

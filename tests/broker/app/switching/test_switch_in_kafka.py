@@ -93,21 +93,32 @@ async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
             await anyio.sleep(POLL_S)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "kills"),
+    [
+        (
+            "0",
+            (
+                ("copying", "switching", "dropping", "done"),
+                ("switching", "dropping", "done"),
+                ("dropping", "done"),
+            ),
+        ),
+        ("2", (("switching", "dropping", "done"),)),
+    ],
+    ids=["one process", "two nodes"],
+)
 async def test_kill_9_in_each_stage_there_and_back_loses_and_doubles_nothing(
-    kafka_node: KafkaNode, tmp_path: Path
+    kafka_node: KafkaNode, tmp_path: Path, nodes: str, kills: tuple[tuple[str, ...], ...]
 ) -> None:
     data, wal, listen = tmp_path / "data", url(kafka_node), f"127.0.0.1:{free_port()}"
-    settings = {"pchannels": "2", "log_level": "warning"}
+    settings = {"pchannels": "2", "log_level": "warning", "nodes": nodes}
     broker = BrokerProcess(data, listen, **settings)
     try:
         async with programs(broker.address) as those:
             for target in (wal, ""):
                 await those.log.admin.alter_wal(target)
-                for stages in (
-                    ("copying", "switching", "dropping", "done"),
-                    ("switching", "dropping", "done"),
-                    ("dropping", "done"),
-                ):
+                for stages in kills:
                     await until(those.log, stages)
                     await anyio.to_thread.run_sync(broker.kill)
                     broker = await anyio.to_thread.run_sync(

@@ -22,6 +22,7 @@ from broker.ports.switching.log_copies import CopyingWal
 from broker.ports.switching.log_switch import Work
 from broker.wal.alter.placed_log import PlacedLog
 from broker.wal.kafka.kafka_wal import KafkaSizes
+from broker.wal.kafka.partition import AnswerLost
 from broker.wal.segmented import SegmentedWal
 from tests.broker.wal.faulty_files import FaultyFiles
 from tests.broker.wal.kafka.topic_in_memory import MemoryTopic, MemoryTopics
@@ -69,6 +70,7 @@ class World:
     marked: str = SEGMENTED
     founded: str = SEGMENTED
     left: int = FOR_EVER
+    away: bool = False
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +112,12 @@ class World:
     def _driver(self, place: str, _: ExitStack) -> CopyingWal:
         if place == SEGMENTED:
             return SegmentedWal(self.files, SMALL)
-        return MemoryTopics(SIZES, topics=self.topics, step=self.step)
+        return MemoryTopics(SIZES, topics=self.topics, step=self._in_kafka)
+
+    def _in_kafka(self, what: str) -> None:
+        self.step()
+        if self.away and what == "append":
+            raise AnswerLost("Kafka is away")
 
 
 class Process:
@@ -120,8 +127,13 @@ class Process:
         self.world = world
         self.places = StoredPlaces(world.store, world.founded)
         self.wal = PlacedWal(self.places, drivers)
-        self.switch = ChannelSwitch(self.places, drivers, world)
+        self.switch = ChannelSwitch(self.places, drivers, world, now_s=self._now_s)
+        self.looks = 0
+        """A second lies between two of them."""
         self.logs: dict[PChannelName, PlacedLog] = {}
+
+    def _now_s(self) -> float:
+        return anyio.current_time() + self.looks
 
     async def start(self) -> None:
         """Own both pchannels at their next terms."""
@@ -156,6 +168,7 @@ class Process:
 
     async def steps(self) -> bool:
         """The same without entering the next stage."""
+        self.looks += 1
         if not await self.switch.look():
             return False
         for name in NAMES:

@@ -19,6 +19,7 @@ from broker.coordinator.leases.messages import (
     RegisterNode,
     RenewLease,
 )
+from broker.coordinator.records import ALTER_KEY, decode_member
 from broker.core.cluster.balance import BalanceRules
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
@@ -364,3 +365,19 @@ def test_a_node_that_came_back_under_its_old_id_is_given_its_channels_anew() -> 
             assert min(terms) == 3
 
     seeded(52, scenario)
+
+
+def test_a_node_that_knows_no_switches_is_refused_where_the_log_was_switched() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        world = World(clock, store)
+        async with await world.start() as system:
+            await world.register(system, 1, knows_places=False)
+            await store.write({ALTER_KEY: b"{}"})
+            late = world.register(system, 2, knows_places=False)
+            assert await refused(late) is StreamingCode.INVALID_ARGUMENT
+            await world.register(system, 2)
+            found = [decode_member(key, it.value) for key, it in await store.list("node/", limit=9)]
+            assert [(it.node, it.knows_places) for it in found] == [(1, False), (2, True)]
+
+    seeded(44, scenario)
