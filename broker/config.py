@@ -26,7 +26,7 @@ def changed_settings(settings: Settings, values: Mapping[str, str]) -> Settings:
     try:
         checked = GivenSettings(**{**dict(settings), **values})
     except ValidationError as error:
-        wrong = [f"setting {_name(each)}: {_reason(each)}" for each in error.errors()]
+        wrong = [_wrong(each) for each in error.errors()]
         raise BadConfig("; ".join(wrong)) from None
     return settings.model_copy(update={name: getattr(checked, name) for name in values})
 
@@ -52,6 +52,12 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, Any], file: str) -> str:
         known = [*Settings.model_fields, CLIENT_TABLE]
         return f"{name!r} in {file} is not a setting{nearest(name, known)}"
     return f"setting {name}: {_reason(error)} ({_origin(name, flags, file)})"
+
+
+def _wrong(error: ErrorDetails) -> str:
+    # A rule over several settings names them itself.
+    name, reason = _name(error), _reason(error)
+    return f"setting {name}: {reason}" if name else reason
 
 
 def _name(error: ErrorDetails) -> str:

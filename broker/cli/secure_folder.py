@@ -9,11 +9,13 @@ import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from broker.addresses import joined_address
+from broker.app.process_errors import CannotStart
 from broker.app.security.bootstrap import first_users
 from broker.app.security.certificate_authority import (
     AUTHORITY_DAYS,
@@ -21,15 +23,24 @@ from broker.app.security.certificate_authority import (
     Authority,
     Issued,
 )
+from broker.app.security.cluster_secret import cluster_secret
 from broker.cli.session import USAGE, fail
-from broker.cli.show.output import show
+from broker.cli.show.output import show_lines
+from broker.config import changed_settings
+from broker.config_file import BadConfig
+from broker.folder_lock import make_folder
+from broker.process_settings import GivenSettings
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+OF_A_HOST: Final = ("tidemark.toml", "ca.pem", "server.pem", "server.key", "users.toml", "data")
+"""What each host of a cluster needs: neither the key of the authority nor the token."""
 READABLE, PRIVATE = 0o644, 0o600
 CONFIG = "tidemark.toml"
 USERS = "users.toml"
 TOKEN = "admin.token"
+DATA = "data"
 SERVER = "server"
+COORDINATOR_PORT, NODE_PORT = 19531, 19532
 ADMIN = "admin"
 """The first user. No certificate has this name: it alone would prove who calls."""
 LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -37,12 +48,24 @@ HOST_NAME: Final = re.compile(rf"(\*\.)?{LABEL}(\.{LABEL})*")
 """A name as DNS and containers have it; with `*.`, every name below it."""
 
 
-def make_secure_folder(folder: Path, hosts: Sequence[str], clients: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class SharedPlaces:
+    """Where the processes of several hosts keep what they share, and where they lead."""
+
+    meta: str
+    wal: str
+    coordinators: str
+
+
+def make_secure_folder(
+    folder: Path, hosts: Sequence[str], clients: Sequence[str], meta: str = "", wal: str = ""
+) -> None:
     """Make the folder and say how to use it. Ends the program when it exists with content.
 
     `hosts`: names and addresses at which clients reach the broker, besides loopback; by default the
-    name of this machine.
+    name of this machine. `meta`, `wal`: those of a cluster over these hosts.
     """
+    shared = _shared(hosts, meta, wal)
     hosts, clients = hosts or [socket.gethostname()], [*dict.fromkeys(clients)]
     if ADMIN in clients:
         fail(
@@ -63,10 +86,25 @@ def make_secure_folder(folder: Path, hosts: Sequence[str], clients: Sequence[str
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             fail(f"{folder} is not empty; name a new folder, or remove it if nobody uses its keys")
-        _write_all(folder.absolute(), issued, clients[0])
-    except OSError as error:
+        _write_all(folder.absolute(), issued, clients[0], shared)
+    except (OSError, CannotStart) as error:
         fail(f"cannot make {folder}: {error}")
-    _say(folder, hosts[0], clients)
+    _say(folder, hosts, clients, shared)
+
+
+def _shared(hosts: Sequence[str], meta: str, wal: str) -> SharedPlaces | None:
+    if not meta and not wal:
+        return None
+    if not meta or not wal:
+        fail("--meta and --wal are given together: hosts share both, or none", USAGE)
+    if not hosts or any(it.startswith("*") for it in hosts):
+        fail("name each host of the cluster by --host, without a *: its processes call it", USAGE)
+    try:
+        changed_settings(GivenSettings(), {"meta": meta, "wal": wal})
+    except BadConfig as error:
+        fail(str(error), USAGE)
+    leading = [joined_address(it, COORDINATOR_PORT) for it in dict.fromkeys(hosts)]
+    return SharedPlaces(meta, wal, ",".join(leading))
 
 
 def _issued(hosts: Sequence[str], clients: Sequence[str]) -> Mapping[str, Issued]:
@@ -75,35 +113,55 @@ def _issued(hosts: Sequence[str], clients: Sequence[str]) -> Mapping[str, Issued
     return own | {it: authority.issue(it) for it in clients}
 
 
-def _write_all(folder: Path, issued: Mapping[str, Issued], client: str) -> None:
+def _write_all(
+    folder: Path, issued: Mapping[str, Issued], client: str, shared: SharedPlaces | None
+) -> None:
     for name, each in issued.items():
         _write(folder / f"{name}.pem", each.cert, READABLE)
         _write(folder / f"{name}.key", each.key, PRIVATE)
     token, users = first_users(ADMIN)
     _write(folder / TOKEN, f"{token}\n".encode(), PRIVATE)
     _write(folder / USERS, users.encode(), READABLE)
+    if shared is not None:
+        # Copied with the folder: the first process to start would make it on its host alone.
+        make_folder(folder / DATA)
+        cluster_secret(folder / DATA)
     # Last: a folder with settings is whole.
-    _write(folder / CONFIG, _settings(folder, client).encode(), READABLE)
+    _write(folder / CONFIG, _settings(folder, client, shared).encode(), READABLE)
 
 
-def _settings(folder: Path, client: str) -> str:
+def _settings(folder: Path, client: str, shared: SharedPlaces | None) -> str:
     def path(name: str) -> str:
-        # A TOML basic string escapes what JSON escapes.
-        return '"' + str(folder / name).replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return _quoted(str(folder / name))
 
+    places = server = ""
+    if shared is not None:
+        places = (
+            f"meta = {_quoted(shared.meta)}\n"
+            f"wal = {_quoted(shared.wal)}\n"
+            f"coordinator = {_quoted(shared.coordinators)}\n"
+        )
+        server = f"server = {_quoted(shared.coordinators)}\n"
     return (
-        f"data_dir = {path('data')}\n"
+        f"data_dir = {path(DATA)}\n"
+        f"{places}"
         f"tls_cert = {path(f'{SERVER}.pem')}\n"
         f"tls_key = {path(f'{SERVER}.key')}\n"
         f"tls_ca = {path('ca.pem')}\n"
         'auth = "on"\n'
         f"auth_bootstrap = {path(USERS)}\n\n"
         "[client]\n"
+        f"{server}"
         f"tls_ca = {path('ca.pem')}\n"
         f"tls_cert = {path(f'{client}.pem')}\n"
         f"tls_key = {path(f'{client}.key')}\n"
         f"token_file = {path(TOKEN)}\n"
     )
+
+
+def _quoted(text: str) -> str:
+    """As TOML has it: a basic string escapes what JSON escapes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
@@ -126,22 +184,49 @@ def _is_host(host: str) -> bool:
         return HOST_NAME.fullmatch(host) is not None
 
 
-def _say(folder: Path, host: str, clients: Sequence[str]) -> None:
-    client, v6 = clients[0], ":" in host
-    anywhere = "[::]" if v6 else "0.0.0.0"
-    show(
+def _say(
+    folder: Path, hosts: Sequence[str], clients: Sequence[str], shared: SharedPlaces | None
+) -> None:
+    client, config = clients[0], f"--config {folder}/{CONFIG}"
+    server = joined_address(hosts[0], COORDINATOR_PORT) if shared is None else shared.coordinators
+    show_lines(
         f"made {folder} with an authority (ca, {AUTHORITY_DAYS // 365} years) and certificates"
         f" ({CERTIFICATE_DAYS} days) for the broker and for {', '.join(clients)}",
         f"the token of the user {ADMIN}, who may do everything, is in {folder}/{TOKEN} and nowhere"
         " else",
-        "start a broker that other machines may reach:",
-        f"  tidemark serve --config {folder}/{CONFIG} --listen {anywhere}:19531 --advertise {host}",
+        *(_of_one_host(hosts[0], config) if shared is None else _of_hosts(folder, hosts, config)),
         f"call it from here, as {ADMIN}:",
-        f"  tidemark health --config {folder}/{CONFIG}",
+        f"  tidemark health {config}",
         f"let who has the certificate of {client} append, or do what other roles and grants say:",
-        f"  tidemark auth user add {client} --role writer --config {folder}/{CONFIG}",
+        f"  tidemark auth user add {client} --role writer {config}",
         f"from other machines, with copies of ca.pem, {client}.pem and {client}.key:",
-        f'  connect("{joined_address(host, 19531)}",'
-        f' tls=Tls("ca.pem", "{client}.pem", "{client}.key"))',
+        f'  connect("{server}", tls=Tls("ca.pem", "{client}.pem", "{client}.key"))',
         f"keep {folder}/ca.key offline: who has it can make certificates that the broker trusts",
     )
+
+
+def _of_one_host(host: str, config: str) -> list[str]:
+    anywhere = joined_address("::" if ":" in host else "0.0.0.0", COORDINATOR_PORT)
+    return [
+        "start a broker that other machines may reach:",
+        f"  tidemark serve {config} --listen {anywhere} --advertise {host}",
+    ]
+
+
+def _of_hosts(folder: Path, hosts: Sequence[str], config: str) -> list[str]:
+    needed = " ".join(f"{folder.absolute()}/{it}" for it in OF_A_HOST)
+    lines = ["before anything starts, copy what the other hosts need, to the same path:"]
+    for host in hosts[1:]:
+        place = f"[{host}]" if ":" in host else host
+        lines += [
+            f"  ssh {host} mkdir -p -m 700 {folder.absolute()}",
+            f"  scp -pr {needed} {place}:{folder.absolute()}/",
+        ]
+    for number, host in enumerate(hosts, 1):
+        leads, serves = (joined_address(host, it) for it in (COORDINATOR_PORT, NODE_PORT))
+        lines += [
+            f"start on {host}:",
+            f"  tidemark coordinator {config} --listen {leads}",
+            f"  tidemark node {config} --node-id {number} --listen {serves}",
+        ]
+    return lines

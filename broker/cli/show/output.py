@@ -28,6 +28,12 @@ def show(*shown: RenderableType) -> None:
         _console().print(*shown, sep="\n")
 
 
+def show_lines(*lines: str) -> None:
+    """Print each line whole, however long it is: a command that is folded cannot be copied."""
+    with end_on_closed_pipe():
+        sys.stdout.writelines(f"{it}\n" for it in lines)
+
+
 def show_fitted(columns: Sequence[Column]) -> None:
     """Print a table that fits the terminal; see `tables`."""
     console = _console()

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from broker.cli.commands.flags import Meta, Wal
 from broker.cli.session import USAGE, fail
 
 
@@ -28,6 +29,8 @@ def init(
             help="A client to make a certificate for; may be repeated. Default: client.",
         ),
     ] = None,
+    meta: Meta = None,
+    wal: Wal = None,
 ) -> None:
     """Make a folder with all that a broker with TLS and users, and its clients, need."""
     if not secure:
@@ -38,4 +41,4 @@ def init(
         )
     from broker.cli.secure_folder import make_secure_folder
 
-    make_secure_folder(folder, host or [], client or ["client"])
+    make_secure_folder(folder, host or [], client or ["client"], meta or "", wal or "")
