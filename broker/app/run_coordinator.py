@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import anyio
 
-from actors import ActorError, SupervisorSpec, System
+from actors import ActorError, SupervisorSpec, System, SystemClock
 from broker.addresses import joined_address, split_address
 from broker.app.actor_lookup import (
     ASSIGNER,
@@ -80,11 +80,13 @@ from broker.ports.nodes import NodeControl
 from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.node_process import Fleet, fleet_tree
+from broker.remote.reached_nodes import ReachedNodes
 from broker.remote.remote_node import RemoteNode
 from broker.timesync.holds.ledger import HoldRule
 from broker.timesync.messages import Poll
 from broker.timesync.tree import TimesyncParts, timesync_tree
 from broker.wal.damage_registry import DamageRegistry
+from schemas.handshake import CLUSTER, SERVER_ID
 
 ASSIGNED, READ_WRITE = PChannelState.ASSIGNED, AccessMode.READ_WRITE
 COORDINATOR_ID = NodeId(0)
@@ -201,16 +203,18 @@ class _CoordinatorParts:
     def edge(self, system: System, readiness: Readiness, audit: AuditTrail) -> EdgeServer:
         """See ProcessParts."""
         proxy, settings = self.lookup.proxy, self._settings
+        reached = ReachedNodes(self._remote_node, SystemClock().monotonic_s)
         proxies = ClusterProxies(
-            proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), proxy(CURSORS), address=self.address
-        )
+            proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), proxy(CURSORS), self.address,
+            reached.check,
+        )  # fmt: skip
         lead = self._cluster.lead
         view = process_view(
             system,
             settings,
             DamageRegistry(skipped=settings.skip_damage),
             readiness,
-            (audit.sink.warnings, self._access.warnings),
+            (audit.sink.warnings, self._access.warnings, reached.warnings),
         )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),
@@ -336,8 +340,8 @@ class _CoordinatorParts:
         # Names the process that is meant: another one may listen at this address by now.
         term = str(self._cluster.store.term)
         meant = {
-            "cluster": self._settings.cluster,
-            "server-id": str(node_id),
+            CLUSTER: self._settings.cluster,
+            SERVER_ID: str(node_id),
             # So that a node that has met a newer coordinator does nothing for this one.
             COORDINATOR_TERM: term,
             **self._access.metadata,

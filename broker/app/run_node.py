@@ -118,6 +118,9 @@ def _why_not(settings: Settings, refusal: Refusal) -> str:
     """The error sentence. A refusal already says what to do; a missing answer does not."""
     if refusal.code in (StreamingCode.INVALID_ARGUMENT, StreamingCode.RESOURCE_ACQUIRED):
         return refusal.cause
+    if refusal.code is StreamingCode.IGNORED_OPERATION:
+        wait_s = settings.coordinator_wait_s
+        return f"the coordinator did not accept this node within {wait_s:g} s: {refusal.cause}"
     hint = (
         "pass --coordinator HOST:PORT as `tidemark coordinator` prints it"
         if settings.coordinator

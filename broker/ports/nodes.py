@@ -123,6 +123,7 @@ class NodeRegistration(Protocol):
         """Register this process as the node.
 
         Refused(RESOURCE_ACQUIRED) while another process is the node of this id,
+        Refused(IGNORED_OPERATION) if it is not reached at the address that it advertises,
         Refused(INVALID_ARGUMENT) if this one cannot belong to the cluster.
         """
         ...

@@ -146,3 +146,26 @@ async def test_an_ordinary_stop_or_start_warns_of_no_lost_node(
             assert set((await owners(log)).values()) == {1, 2}
         said = await broker.stopped_by(stop)
     assert [line for line in said.splitlines() if "still starting" not in line] == []
+
+
+async def test_a_node_that_nobody_reaches_where_it_says_does_not_join_and_is_told_of(
+    tmp_path: Path,
+) -> None:
+    data, nobody = tmp_path / "data", f"127.0.0.1:{free_port()}"
+    with coordinator(data) as first:
+        address = await first.ready()
+        with node(1, data, address) as worker:
+            there = await worker.ready()
+            with node(2, data, address, advertise=nobody) as lost:
+                said = await lost.says("the coordinator has not accepted this node yet: retrying")
+                told = f"node 2 advertises {nobody}, and the coordinator cannot reach it"
+                assert told in said
+                async with connect(address) as log:
+                    (warning,) = (await log.admin.health()).warnings
+                    assert told in warning
+                    assert "start it with --advertise HOST[:PORT]" in warning
+                    assert set((await owners(log)).values()) <= {1}
+            with node(3, data, address, advertise=there, coordinator_wait_s="0.5") as twin:
+                complaint = await twin.complaint()
+            assert "the coordinator did not accept this node within 0.5 s: " in complaint
+            assert f"node 3 advertises {there}, and another process answers there" in complaint

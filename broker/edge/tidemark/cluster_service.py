@@ -1,6 +1,6 @@
 """tidemark.v1.Cluster: node processes register, renew leases, reserve ticks and report channels."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from grpclib.const import Handler
@@ -23,15 +23,23 @@ SERVICE = "/tidemark.v1.Cluster/"
 ASK_S = 5.0
 
 
+async def _unchecked(_node: NodeId, _address: str) -> None:
+    """Whoever joins is reached."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterProxies:
-    """The actors that answer nodes. `address`: of this coordinator, as clients reach it."""
+    """The actors that answer nodes. `address`: of this coordinator, as clients reach it.
+
+    `reach` calls a node at the address that it advertises, and raises Refused.
+    """
 
     registrar: Proxy
     oracle: Proxy
     assigner: Proxy
     cursors: Proxy
     address: str = ""
+    reach: Callable[[NodeId, str], Awaitable[None]] = _unchecked
 
 
 class ClusterService:
@@ -58,11 +66,16 @@ class ClusterService:
         }
 
     async def register(self, request: v1.RegisterRequest) -> v1.Lease:
-        """Register a node. INVALID_ARGUMENT for a bad id or address, else see `RegisterNode`."""
+        """Register a node that can be reached; see `RegisterNode`.
+
+        INVALID_ARGUMENT for a bad id or address, IGNORED_OPERATION for one that leads elsewhere.
+        """
         node = _node(request.node_id)
         host, _, port = request.address.rpartition(":")
         if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
             raise invalid_argument(f"node {node}: address {request.address!r} is not HOST:PORT")
+        # Not by the Registrar, whose leases must not wait for it.
+        await self._proxies.reach(node, request.address)
         message = RegisterNode(
             node,
             request.address,

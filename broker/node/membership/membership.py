@@ -23,7 +23,8 @@ LEASE_SHARE = 0.9
 """The node uses this share of its lease; the rest covers clocks of different speed."""
 CALL_SHARE = 0.4
 """The share of a lease that one call may take, so that a second try fits in."""
-FIRST_CALL_S = 2.0
+FIRST_CALL_S = 8.0
+"""The coordinator calls this node for 2 s before it answers, and others may be asked before it."""
 RETRY_FIRST_S = 0.05
 RETRY_S_MAX = 1.0
 RETRIES_PER_LEASE = 20
