@@ -1,6 +1,8 @@
 """Opens a thousand streams with one token, revokes it, and measures how long the last one lives.
 
-    python3 scripts/revocation.py [--streams 1000] [--rounds 5] [--nodes 2]
+With --keys the token is a JWT, and its key is taken out of the file of keys instead.
+
+    python3 scripts/revocation.py [--streams 1000] [--rounds 5] [--nodes 2] [--keys]
 
 Prints, for streams on the process that answers the revocation and for streams on other nodes, the
 time until the last one had ended, and whether it was within 2 s. Makes its own environment in

@@ -2,7 +2,8 @@
 
 The streams are of every kind that has them: appends and reads of both protocols, members of groups,
 watchers of the assignment table. Somebody else appends meanwhile, so that readers are busy. The
-time begins before the revocation is asked for.
+time begins before the revocation is asked for. With --keys it is that of a JWT, whose key is taken
+out of the file of keys.
 """
 
 import argparse
@@ -13,9 +14,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -44,6 +46,7 @@ from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
 from schemas.message_bytes import encoded
 from tests.broker_process import BrokerProcess
+from tests.jwt_provider import AUDIENCE, ISSUER, claims, jwk, key_set, token
 
 CLUSTER = "by-dev"
 COLLECTION, GROUP, USER = "watched", "workers", "tenant"
@@ -83,12 +86,15 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nodes", type=int, default=2, help="for the streams on other nodes")
+    parser.add_argument("--keys", action="store_true", help="withdraw the key of a JWT")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, OPEN_FILES), most))
     kept = True
     for where, nodes in (("the process that answers", 0), ("other nodes", options.nodes)):
-        took_s = asyncio.run(measured(where, nodes, options.streams, options.rounds))
+        took_s = asyncio.run(
+            measured(where, nodes, options.streams, options.rounds, keys=options.keys)
+        )
         kept = told(where, options.streams, took_s) and kept
     return 0 if kept else 1
 
@@ -105,13 +111,17 @@ def told(where: str, streams: int, took_s: Sequence[float]) -> bool:
     return kept
 
 
-async def measured(where: str, nodes: int, streams: int, rounds: int) -> list[float]:
+async def measured(
+    where: str, nodes: int, streams: int, rounds: int, *, keys: bool = False
+) -> list[float]:
     """Seconds until the last stream had ended, of each round."""
     with tempfile.TemporaryDirectory() as name:
-        token, file = _administrator(Path(name))
+        admin, file = _administrator(Path(name))
+        provider = Provider(Path(name) / "keys.json") if keys else None
         settings = {"auth": "on", "auth_bootstrap": str(file), "pchannels": str(PCHANNELS)}
+        settings |= provider.settings if provider is not None else {}
         with BrokerProcess(Path(name) / "data", nodes=str(nodes), **settings) as broker:
-            async with connect(broker.address, token=token) as root:
+            async with connect(broker.address, token=admin) as root:
                 await root.collections.create(COLLECTION, shards=PCHANNELS)
                 await root.group(GROUP).create(COLLECTION)
                 await root.auth.add_role(
@@ -123,24 +133,69 @@ async def measured(where: str, nodes: int, streams: int, rounds: int) -> list[fl
                     ],
                 )
                 await root.auth.add_user(USER, ["tenant"])
-                return [await _round(where, broker.address, root, streams) for _ in range(rounds)]
+                return [
+                    await _round(where, broker.address, root, streams, provider)
+                    for _ in range(rounds)
+                ]
 
 
 def _administrator(folder: Path) -> tuple[str, Path]:
     """A token of one, and the file by which the broker knows it."""
-    token, _ = new_token("root", made_ms=1)
+    text, _ = new_token("root", made_ms=1)
     file = folder / "users.toml"
     file.touch(0o600)
-    file.write_text(f'[users.root]\nroles = ["admin"]\ntoken = "{token}"\n')
-    return token, file
+    file.write_text(f'[users.root]\nroles = ["admin"]\ntoken = "{text}"\n')
+    return text, file
 
 
-async def _round(where: str, address: str, root: Client, streams: int) -> float:
+class Provider:
+    """An identity provider whose keys are in a file; it has one, of its newest token."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._made = 0
+        self.settings = {
+            "jwt_jwks": str(file),
+            "jwt_issuer": ISSUER,
+            "jwt_audience": AUDIENCE,
+        }
+        self._publish()
+
+    def token(self) -> str:
+        """One of the newest key, for an hour."""
+        now_s = int(time.time())
+        said = claims(tidemark_roles=["tenant"], iat=now_s, exp=now_s + 3600)
+        return token(said, f"k{self._made}", number=self._made)
+
+    async def withdraw(self) -> None:
+        """Publish another key instead of the newest one."""
+        self._made += 1
+        self._publish()
+
+    def _publish(self) -> None:
+        whole = self._file.with_suffix(".new")
+        whole.write_bytes(key_set(jwk(f"k{self._made}", number=self._made)))
+        whole.replace(self._file)
+
+
+async def _proof(
+    root: Client, provider: Provider | None
+) -> tuple[str, Callable[[], Awaitable[None]]]:
+    """A token, and what ends it."""
+    if provider is not None:
+        return provider.token(), provider.withdraw
     made = await root.auth.add_token(USER)
+    return made.text, partial(root.auth.revoke_token, made.info.id)
+
+
+async def _round(
+    where: str, address: str, root: Client, streams: int, provider: Provider | None
+) -> float:
+    text, revoke = await _proof(root, provider)
     channels = await root.admin.channels()
     found = Streams()
     async with AsyncExitStack() as stack:
-        opened = _Opened(stack, made.text)
+        opened = _Opened(stack, text)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         appending = await stack.enter_async_context(anyio.create_task_group())
         appending.start_soon(_append, root)
@@ -156,7 +211,7 @@ async def _round(where: str, address: str, root: Client, streams: int) -> float:
             while found.open < streams and not found.others:  # noqa: ASYNC110 - it only measures
                 await anyio.sleep(0.01)
         began_s = time.monotonic()
-        await root.auth.revoke_token(made.info.id)
+        await revoke()
         answered_s = time.monotonic()
         with anyio.move_on_after(END_S):
             while len(found.ended_s) + len(found.others) < streams:  # noqa: ASYNC110

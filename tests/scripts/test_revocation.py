@@ -29,11 +29,12 @@ def test_streams_that_end_early_or_never_are_no_measurement(
         revocation.judged("nodes", 2, found, 5.0, 5.1)
 
 
-def test_the_streams_of_every_kind_end_here_and_on_another_node() -> None:
+@pytest.mark.parametrize("more", [[], ["--keys"]], ids=["token", "keys"])
+def test_the_streams_of_every_kind_end_here_and_on_another_node(more: list[str]) -> None:
     paths = os.pathsep.join((str(ROOT), str(ROOT / "scripts")))
     options = ("--streams", "48", "--rounds", "1", "--nodes", "1")
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "runs.revocation", *options],
+        [sys.executable, "-P", "-m", "runs.revocation", *options, *more],
         capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths},
     )  # fmt: skip
     # 1 on a machine that is too busy to be in time.

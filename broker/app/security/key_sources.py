@@ -24,8 +24,8 @@ READ_S: Final = 5.0
 HEADERS_BYTES_MAX: Final = 64 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 URL_PERIOD_S: Final = 60.0
-FILE_PERIOD_S: Final = 0.5
-"""Streams of a withdrawn key end within 2 s; who replaces a file need tell nobody."""
+FILE_PERIOD_S: Final = 0.2
+"""So that each look of KeyWatch reads: what a withdrawn key has open ends within 2 s."""
 FILE_PAUSE_S: Final = 0.0
 
 

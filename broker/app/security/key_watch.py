@@ -9,7 +9,7 @@ from broker.app.security.key_sources import BadSource, KeySource
 from broker.edge.access.jwt.key_ring import KeyRing
 from broker.edge.access.jwt.key_set import BadKeySet, read_key_set
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.25
 
 
 async def read_if_due(ring: KeyRing, source: KeySource) -> bool:
