@@ -5,7 +5,7 @@ found equal while nobody appended. A crash before it leaves the source as the lo
 owner copies on; after it the target. Why nothing is lost: README.md.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -104,6 +104,13 @@ class ChannelSwitch:
         except WalError as error:
             await self._failed(name, log, error)
             return False
+
+    def warnings(self) -> Sequence[str]:
+        """See LogSwitch. All pchannels most often have the same."""
+        if self._alter is None or self._alter.ended:
+            return ()
+        found = {it.trouble for it in self._known.values() if it.number == self._alter.number}
+        return [f"the switch of the log does not go on: {it}" for it in sorted(found - {""})]
 
     async def advance(self) -> None:
         alter = await self._places.advance()
@@ -279,7 +286,7 @@ class ChannelSwitch:
         if self._known[name].trouble != text:
             notes.warning("cannot go on with the switch of the log", pchannel=name, why=text)
             with suppress(Overtaken):
-                await self._places.change(
+                self._known[name] = await self._places.change(
                     name, placed.term, self._switch.stage, lambda it: failed(it, text)
                 )
 

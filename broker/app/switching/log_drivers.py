@@ -1,7 +1,7 @@
 """The drivers of the places where a process has logs, each made when it is needed first."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol, Self
 
@@ -50,7 +50,3 @@ class LogDrivers:
                 except CannotStart as error:
                     raise WriterFailed(str(error)) from error
             return made
-
-    def all(self) -> Sequence[CopyingWal]:
-        """Those that were made."""
-        return list(self._made.values())

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from anyio import to_thread
+
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.log_drivers import LogDrivers
 from broker.model.ids import PChannelName, Term
@@ -29,14 +31,20 @@ class PlacedWal:
         except MetaError as error:
             raise WriterFailed(f"{channel}: cannot read where its log is: {error}") from error
         self._wanted.add(place)
-        opened = PlacedLog(await self._drivers.at(place).open(channel, term), place)
+        # On a thread: a client library may have to be loaded.
+        driver = await to_thread.run_sync(self._drivers.at, place)
+        opened = PlacedLog(await driver.open(channel, term), place)
         self._logs[channel] = opened
         return opened
 
     def warnings(self) -> Sequence[str]:
-        return [text for wal in self._drivers.all() for text in wal.warnings()]
+        # Of a target the switch tells, for as long as there is one.
+        return [text for it in self._places_in_use() for text in self._drivers.at(it).warnings()]
 
     async def writable(self) -> bool:
         # A target that is away keeps no log from being written.
-        places = {it.place for it in self._logs.values()} or self._wanted
-        return all([await self._drivers.at(it).writable() for it in sorted(places)])
+        drivers = [self._drivers.at(it) for it in self._places_in_use()]
+        return all([await driver.writable() for driver in drivers])
+
+    def _places_in_use(self) -> Sequence[str]:
+        return sorted({it.place for it in self._logs.values()} or self._wanted)

@@ -95,8 +95,8 @@ class NodeRuntime:
             for text in it.groups.warnings(it.tail.closed.tick)
         ]
         of_channels = [*of_collections, *of_groups]
-        of_node = [*self.pressure.warnings(), *self.retention.warnings(), *self.wal.warnings()]
-        return [*of_node, *of_channels]
+        of_node = [*self.pressure.warnings(), *self.retention.warnings()]
+        return [*of_node, *self.wal.warnings(), *self.switch.warnings(), *of_channels]
 
     def adopt(self, limits: NodeLimits) -> None:
         """New limits, in effect at once; transactions that are open keep to them, too."""

@@ -1,6 +1,6 @@
 """Moves the logs of a node's pchannels to another driver while they serve."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from broker.model.ids import PChannelName
@@ -29,6 +29,10 @@ class LogSwitch(Protocol):
         """Enter the next stage if all pchannels of the cluster are through. Raises MetaError."""
         ...
 
+    def warnings(self) -> Sequence[str]:
+        """What keeps the switch from going on, for the operator; a sentence each. No I/O."""
+        ...
+
 
 class NoLogSwitch:
     """Of a node whose logs stay where they are."""
@@ -41,3 +45,6 @@ class NoLogSwitch:
 
     async def advance(self) -> None:
         pass
+
+    def warnings(self) -> Sequence[str]:
+        return ()

@@ -10,7 +10,7 @@ from broker.model.ids import MessageId, Term
 from tests.broker.app.switching.wal_world import KAFKA, NAMES, NODE, World
 
 PLACES = (SEGMENTED, KAFKA)
-KILLS = 60
+KILLS = 40
 """So many of the steps of a switch are tried."""
 
 
@@ -150,11 +150,16 @@ async def test_while_the_target_is_away_appends_stay_and_the_copy_goes_on_later(
                 await process.append(name)
         troubles = [it.trouble for it in (await process.places.progress()).channels.values()]
         assert all("Kafka is away" in it for it in troubles), troubles
+        assert [it.partition(":")[0] for it in process.switch.warnings()] == [
+            "the switch of the log does not go on"
+        ] * 2
+        assert process.wal.warnings() == []
         assert {it.place for it in process.logs.values()} == {SEGMENTED}
         world.away = False
         assert (await process.until_ended()).place == KAFKA
         await process.check()
         assert not any(it.trouble for it in (await process.places.progress()).channels.values())
+        assert not process.switch.warnings()
 
 
 async def test_an_owner_of_before_cannot_switch_a_pchannel() -> None:

@@ -9,15 +9,24 @@ import pytest
 from benchmark.baselines.kafka_server import KafkaNode
 
 from broker.app import CannotStart
-from broker.client import Appended, Client, OutcomeUnknown, TidemarkError, connect
+from broker.backup.backup_failed import BackupFailed
+from broker.backup.live_folder import LiveFolder
+from broker.client import Appended, Client, DeadlineExceeded, OutcomeUnknown, TidemarkError, connect
 from broker.client.cluster import WalStatus
 from broker.client.errors import InvalidArgument
+from broker.data_folder import DataFolder
 from tests.broker_process import BrokerProcess, free_port
 from tests.kafka_node import kafka_node, new_place
 from tests.local_broker import local_broker
+from tests.local_etcd import EtcdServer
 
 __all__ = ["kafka_node"]
 POLL_S = 0.02
+THIRD = ("dropping", "done")
+SECOND = ("switching", *THIRD)
+FIRST = ("copying", *SECOND)
+"""Stages: a kill comes in the first of them, or later if that one was over at once."""
+Kills = tuple[tuple[str, ...], ...]
 END_S = 120.0
 
 
@@ -41,7 +50,8 @@ class Programs:
         while not self.stopping:
             sent = b"%d" % number
             number += 1
-            with suppress(OutcomeUnknown):  # its answer died with the broker
+            # Its answer died with the broker, or that was away for longer than appends wait.
+            with suppress(OutcomeUnknown, DeadlineExceeded):
                 self.landed[number] = await self.log.append("trains", sent, key=sent)
                 self.sent[number] = sent
 
@@ -94,29 +104,22 @@ async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "kills"),
+    ("nodes", "there", "back"),
     [
-        (
-            "0",
-            (
-                ("copying", "switching", "dropping", "done"),
-                ("switching", "dropping", "done"),
-                ("dropping", "done"),
-            ),
-        ),
-        ("2", (("switching", "dropping", "done"),)),
+        ("0", (FIRST, SECOND, THIRD), (SECOND,)),
+        ("2", (SECOND,), ()),
     ],
     ids=["one process", "two nodes"],
 )
 async def test_kill_9_in_each_stage_there_and_back_loses_and_doubles_nothing(
-    kafka_node: KafkaNode, tmp_path: Path, nodes: str, kills: tuple[tuple[str, ...], ...]
+    kafka_node: KafkaNode, tmp_path: Path, nodes: str, there: Kills, back: Kills
 ) -> None:
     data, wal, listen = tmp_path / "data", url(kafka_node), f"127.0.0.1:{free_port()}"
     settings = {"pchannels": "2", "log_level": "warning", "nodes": nodes}
     broker = BrokerProcess(data, listen, **settings)
     try:
         async with programs(broker.address) as those:
-            for target in (wal, ""):
+            for target, kills in ((wal, there), ("", back)):
                 await those.log.admin.alter_wal(target)
                 for stages in kills:
                     await until(those.log, stages)
@@ -134,6 +137,24 @@ async def test_kill_9_in_each_stage_there_and_back_loses_and_doubles_nothing(
         broker.kill()
     assert not (data / "kafka" / "prefix").exists()
     assert len(list((data / "wal").iterdir())) == 2
+
+
+def backed_up(data: Path, cluster_id: str) -> LiveFolder:
+    return LiveFolder(DataFolder(data), cluster_id)
+
+
+async def test_a_transaction_goes_on_in_the_new_log(kafka_node: KafkaNode, tmp_path: Path) -> None:
+    async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
+        await log.collections.create("q")
+        async with log.txn("q") as txn:
+            await txn.append(b"before")
+            await log.admin.alter_wal(url(kafka_node))
+            await until(log, ("done",))
+            await txn.append(b"after")
+        found: list[bytes] = []
+        async for batch in log.read("q", start="all", until="now"):
+            found += [it.payload for it in batch.messages]
+        assert found == [b"before", b"after"]
 
 
 async def refusal(log: Client, target: str) -> str:
@@ -177,10 +198,39 @@ async def test_a_switch_is_aborted_while_it_copies(kafka_node: KafkaNode, tmp_pa
         await log.admin.alter_wal(url(kafka_node))
         status = await log.admin.abort_wal()
         assert status.stage == "aborting"
+        own = (await log.admin.health()).cluster_id
+        with (
+            pytest.raises(BackupFailed, match="is being switched"),
+            backed_up(tmp_path, own),
+        ):
+            pass
         status = await until(log, ("aborted",))
         assert status.place == ""
+        with backed_up(tmp_path, own):
+            pass
         await log.append("q", b"after")
         found: list[bytes] = []
         async for batch in log.read("q", start="all", until="now"):
             found += [it.payload for it in batch.messages]
         assert found == [b"before", b"after"]
+
+
+async def test_with_the_metadata_in_etcd_a_switch_goes_there_and_back(
+    kafka_node: KafkaNode, tmp_path: Path
+) -> None:
+    wal = url(kafka_node)
+    with EtcdServer(tmp_path / "etcd") as etcd:
+        given = {"pchannels": 1, "meta": f"etcd://{etcd.address}/p"}
+        for place, target in (("", wal), (wal, ""), ("", "")):
+            # The settings say what they said at first, or what the log was switched to.
+            async with local_broker(tmp_path / "a", wal=place, **given) as broker:  # noqa: SIM117
+                async with connect(broker.address) as log:
+                    await log.collections.create("q", exist_ok=True)
+                    await log.append("q", b"one")
+                    if place != target:
+                        await log.admin.alter_wal(target)
+                        assert (await until(log, ("done",))).place == target
+        async with local_broker(tmp_path / "a", wal=wal, **given) as broker:  # noqa: SIM117
+            async with connect(broker.address) as log:
+                found = [it async for it in log.read("q", start="all", until="now")]
+                assert sum(len(it.messages) for it in found) == 3
