@@ -43,6 +43,8 @@ FEW_BYTES: Final = 64 * 1024
 RECORD_S: Final = 1.0
 """How often the progress of a copy is recorded."""
 RENEW_S: Final = 10.0
+AWAY_S_MAX: Final = 600.0
+"""A log in Kafka that was switched from is left there when it cannot be emptied for so long."""
 
 notes = structlog.get_logger("tidemark")
 
@@ -245,6 +247,11 @@ class ChannelSwitch:
         alter = self._switch
         if log.retired_in_use:
             return False
+        if self._is_long_away(name):
+            text = f"messages may be left in {shown(alter.source)}: {self._known[name].trouble}"
+            notes.warning(text, pchannel=name)
+            await self._end(name, log)
+            return True
         if not alter.leaves_history:
             if log.retired is None:
                 log.retired = await self._opened(name, log, alter.source, at_rest)
@@ -289,6 +296,13 @@ class ChannelSwitch:
                 self._known[name] = await self._places.change(
                     name, placed.term, self._switch.stage, lambda it: failed(it, text)
                 )
+
+    def _is_long_away(self, name: PChannelName) -> bool:
+        """Whether a Kafka that nobody needs any more has not answered for so long."""
+        began_s = self._at_s.setdefault((f"drop {self._switch.number}", name), self._now_s())
+        waited_s = self._now_s() - began_s
+        failed_long = bool(self._known[name].trouble) and waited_s > AWAY_S_MAX
+        return failed_long and self._switch.source != SEGMENTED
 
     def _is_due(self, what: str, name: PChannelName, after_s: float) -> bool:
         """Whether so much time has passed since this was due last; the first time it is."""

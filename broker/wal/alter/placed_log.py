@@ -80,6 +80,7 @@ class PlacedLog:
         assert copy.is_whole
         self.retired, self._retired_users = self._log, self._users
         self._use(copy.target, place)
+        self.release()
 
     async def abandon(self) -> None:
         """Close the logs at other places, which have failed; this term opens them no more."""

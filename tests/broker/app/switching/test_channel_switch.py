@@ -197,3 +197,23 @@ async def test_a_node_that_knows_no_switches_holds_up_the_point_of_no_return() -
         assert alter.stage is AlterStage.COPYING
         await world.store.write({}, deletes=[node_key(NODE)])
         assert (await process.until_ended()).place == KAFKA
+
+
+async def test_a_kafka_that_is_gone_for_good_does_not_hold_up_the_end() -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        while (await process.places.progress()).alter.stage is not AlterStage.DROPPING:  # type: ignore[union-attr]
+            await process.look()
+        world.away = True
+        for _ in range(5):
+            await process.look()
+        found = await process.places.progress()
+        assert found.alter is not None
+        assert found.alter.stage is AlterStage.DROPPING
+        assert all("Kafka is away" in it.trouble for it in found.channels.values())
+        assert not any(it.held for it in process.logs.values()), "retention goes on"
+        process.looks += 700
+        assert (await process.until_ended()).place == SEGMENTED
+        await process.check()
