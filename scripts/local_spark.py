@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LOG_ERRORS_ONLY = """\
-rootLogger.level = error
+LOG_SETTINGS = """\
+rootLogger.level = {level}
 rootLogger.appenderRef.c.ref = c
 appender.c.type = Console
 appender.c.name = c
@@ -26,7 +26,7 @@ SETTINGS = {
 def local_spark(folder: Path, settings: dict[str, str]) -> Any:
     """The session, bound to loopback, with its warehouse in `folder`; logs errors only."""
     log_settings = folder / "log4j2.properties"
-    log_settings.write_text(LOG_ERRORS_ONLY)
+    log_settings.write_text(LOG_SETTINGS.format(level="error"))
     os.environ.update(
         PYSPARK_PYTHON=sys.executable,
         SPARK_LOCAL_IP="127.0.0.1",

@@ -8,21 +8,14 @@ from typing import Any
 
 from handover import SCRIPTS
 from hosts.kept_cluster import ClusterState
+from local_spark import LOG_SETTINGS
 
 from runs.hosts_demo.seats import DRIVER
 
 ROOT = SCRIPTS.parent
 END_S_MAX = 240.0
 BATCH_ROWS_MAX = 40_000
-LOG_ERRORS_ONLY = """\
-rootLogger.level = fatal
-rootLogger.appenderRef.c.ref = c
-appender.c.type = Console
-appender.c.name = c
-appender.c.target = SYSTEM_ERR
-appender.c.layout.type = PatternLayout
-appender.c.layout.pattern = %p %m%n
-"""
+LOG_LEVEL = "fatal"
 """Not errors: executors whose broker dies have some, and try again."""
 
 
@@ -101,7 +94,7 @@ def _session(state: ClusterState, folder: Path) -> Any:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     log_settings = folder / "log4j2.properties"
-    log_settings.write_text(LOG_ERRORS_ONLY)
+    log_settings.write_text(LOG_SETTINGS.format(level=LOG_LEVEL))
     own = state.addresses[DRIVER]
     quiet = f"-Dlog4j2.configurationFile=file:{log_settings} -XX:+UseSerialGC"
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=own, SPARK_SUBMIT_OPTS=quiet)

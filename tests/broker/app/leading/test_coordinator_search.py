@@ -1,6 +1,5 @@
 """Coordinators as a node finds them in etcd: the leader first, and those that stand by."""
 
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,6 @@ from broker.ports.meta import MetaError
 from broker.process_settings import GivenSettings
 from tests.local_etcd import EtcdServer
 from tests.roles_processes import until
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
-        yield server
-
-
-@pytest.fixture
-async def store(etcd: EtcdServer, tmp_path: Path) -> AsyncIterator[EtcdMetaStore]:
-    place = etcd_place(f"etcd://{etcd.address}/{tmp_path.name}")
-    async with await EtcdMetaStore.open(place, owner="me") as opened:
-        yield opened
 
 
 async def lead_as(store: EtcdMetaStore, term: int, address: str) -> None:

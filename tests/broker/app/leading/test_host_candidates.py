@@ -1,6 +1,6 @@
 """Coordinators on several hosts: who sees whom, and of whom it is known that it has ended."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,22 +10,7 @@ from broker.app.leading.folder_candidates import candidate_of
 from broker.app.leading.host_candidates import HostCandidates, announced_candidates
 from broker.data_folder import DataFolder
 from broker.etcd.etcd_store import EtcdMetaStore
-from broker.etcd.place import etcd_place
 from broker.folder_lock import make_folder
-from tests.local_etcd import EtcdServer
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
-        yield server
-
-
-@pytest.fixture
-async def store(etcd: EtcdServer, tmp_path: Path) -> AsyncIterator[EtcdMetaStore]:
-    place = etcd_place(f"etcd://{etcd.address}/{tmp_path.name}")
-    async with await EtcdMetaStore.open(place, owner="me") as opened:
-        yield opened
 
 
 @asynccontextmanager
