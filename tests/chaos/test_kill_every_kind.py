@@ -65,6 +65,7 @@ KINDS = (
     "/root/node/memory_watch",
     "/root/node/time_tick",
     "/root/node/truncation",
+    "/root/node/wal_switcher",
     "/root/node/purging",
     "/root/node/reclamation",
     "/root/node/compactor",
