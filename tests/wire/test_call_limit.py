@@ -115,12 +115,13 @@ async def test_a_wait_beyond_the_deadline_is_an_error_that_says_how_long() -> No
             except RateLimited as error:
                 refused.append(error)
 
-        async with anyio.create_task_group() as tasks:
-            for _ in range(9):
-                tasks.start_soon(call)
+        with anyio.fail_after(ANSWER_S):
+            while not refused:  # calls that come one after the other do not exceed the limit
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(9):
+                        tasks.start_soon(call)
         connection.close()
-        assert refused
-        assert all("try again in" in str(it) and it.retry_s > 1.0 for it in refused)
+        assert all("try again in" in str(it) and it.retry_s >= 1.0 for it in refused)
 
 
 async def test_a_client_that_connects_meanwhile_waits_too() -> None:
