@@ -34,6 +34,9 @@ def good_purges() -> PurgeHistory:
             Look(AT, 9.0, 10.0, {b"4": 40, b"5": 50}),
             Look(RETAINED, 7.0, 8.0, {b"needed": 20}),
             Look(RETAINED, 10.0, 11.0, {}),
+            # A purge overtook them while their streams were broken.
+            Look(AT, 3.0, 4.6, {b"1": 10}, overtaken=20, read_to=10),
+            Look(RETAINED, 1.0, 3.0, {}, overtaken=10),
         ],
         retained={RETAINED},
     )
@@ -66,6 +69,25 @@ def retain_too_little(history: History) -> None:
     history.purges.looks[2].found.clear()
 
 
+def tell_who_has_all(history: History) -> None:
+    looks = history.purges.looks
+    looks[4] = looks[4]._replace(found={b"1": 10, b"2": 20}, read_to=20)
+
+
+def tell_who_came_later(history: History) -> None:
+    looks = history.purges.looks
+    looks[4] = looks[4]._replace(began_s=5.1, ended_s=5.8)
+
+
+def overtake_and_lose(history: History) -> None:
+    history.purges.looks[4] = Look(AT, 9.0, 10.0, {b"5": 50}, overtaken=60, read_to=50)
+
+
+def retain_nothing_for_the_overtaken(history: History) -> None:
+    looks = history.purges.looks
+    looks[5] = looks[5]._replace(overtaken=20)
+
+
 PLANTED_PURGES: list[tuple[Callable[[History], None], str]] = [
     (lose_one, "purge lost more"),
     (leave_one, "purge left out"),
@@ -73,4 +95,8 @@ PLANTED_PURGES: list[tuple[Callable[[History], None], str]] = [
     (acknowledge_behind_the_purge, "purge of what was held"),
     (acknowledge_never, "purge of what was held"),
     (retain_too_little, "purge by retention of what was held"),
+    (tell_who_has_all, "purge told to a reader that misses nothing"),
+    (tell_who_came_later, "purge told to a reader behind it"),
+    (overtake_and_lose, "purge lost more"),
+    (retain_nothing_for_the_overtaken, "purge by retention of what was held"),
 ]

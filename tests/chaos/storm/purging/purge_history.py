@@ -16,6 +16,14 @@ class Written(NamedTuple):
     ended_s: float
 
 
+class Tried(NamedTuple):
+    """A message or a transaction of which nobody knows whether it is stored."""
+
+    vchannel: str
+    began_s: float
+    ended_s: float
+
+
 class Purged(NamedTuple):
     """Somebody asked that messages up to the tick are removed."""
 
@@ -37,7 +45,9 @@ class Settled(NamedTuple):
 class Look(NamedTuple):
     """Somebody read a vchannel from its oldest message to its end: the ticks by payload.
 
-    `torn`: what the reader was told instead; "" for nothing.
+    `torn`: what the reader was told instead of the end; "" for nothing. `overtaken`: it was told
+    that a purge up to this tick took what it had not read yet, behind `read_to`, the tick of the
+    newest message that it was given; 0: it was not told so.
     """
 
     vchannel: str
@@ -45,6 +55,8 @@ class Look(NamedTuple):
     ended_s: float
     found: dict[bytes, int]
     torn: str = ""
+    overtaken: int = 0
+    read_to: int = 0
 
 
 @dataclass(slots=True)
@@ -58,6 +70,7 @@ class PurgeHistory:
     purged: list[Purged] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     retained: set[str] = field(default_factory=set)
 
@@ -68,6 +81,7 @@ class PurgeHistory:
             [it for it in self.purged if it.vchannel == vchannel],
             [it for it in self.settled if it.vchannel == vchannel],
             [it for it in self.looks if it.vchannel == vchannel],
+            [it for it in self.tried if it.vchannel == vchannel],
             self.unread & {vchannel},
             self.retained & {vchannel},
         )
@@ -83,6 +97,7 @@ class PurgeHistory:
             self.purged,
             [it for it in self.settled if not it.payloads.isdisjoint(payloads)],
             looks,
+            self.tried,
             self.unread,
             self.retained,
         )
@@ -101,6 +116,17 @@ class PurgeHistory:
         told += [
             (it.began_s, f"{it.ended_s:9.3f} read of {it.vchannel}: {it.torn or it.found}")
             for it in self.looks
+            if not it.overtaken
         ]
+        told += [
+            (it.began_s, f"{it.ended_s:9.3f} read of {it.vchannel}: {_overtaken(it)}")
+            for it in self.looks
+            if it.overtaken
+        ]
+        told += [(it.began_s, f"{it.ended_s:9.3f} not known: {it}") for it in self.tried[:50]]
         for at_s, text in sorted(told):
             yield f"{at_s:9.3f} {text}"
+
+
+def _overtaken(look: Look) -> str:
+    return f"up to tick {look.read_to}, overtaken by a purge up to {look.overtaken}: {look.found}"

@@ -5,6 +5,7 @@ of them must be refused. Messages are large, so that segments are mostly dead an
 """
 
 import random
+import re
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from broker.client.errors import (
     Unrecoverable,
 )
 from tests.chaos.storm.ddl_history import Told
-from tests.chaos.storm.purging.purge_history import Look, Purged, Settled, Written
+from tests.chaos.storm.purging.purge_history import Look, Purged, Settled, Tried, Written
 from tests.chaos.storm.readers import seen
 from tests.chaos.storm.recorder import NeverEnded, Recorder
 
@@ -72,16 +73,18 @@ class PurgeLoad:
 
     async def look(self, vchannel: str, within_s: float) -> None:
         """Read what is left of it. Raises TidemarkError and TimeoutError."""
-        began_s, torn = anyio.current_time(), ""
+        began_s, torn, overtaken = anyio.current_time(), "", 0
         found: dict[bytes, int] = {}
         try:
             with anyio.fail_after(within_s):
                 reader = self.log.read(vchannel, start="all", until="now")
-                messages = seen([it async for it in reader.messages()])
-                found = {_named(it.payload): it.tick for it in messages}
+                async for message in reader.messages():
+                    found.update({_named(it.payload): it.tick for it in seen([message])})
         except Unrecoverable as error:
-            torn = str(error)
-        look = Look(vchannel, began_s, anyio.current_time(), found, torn)
+            overtaken = purged_upto(str(error))
+            torn = "" if overtaken else str(error)
+        read_to = max(found.values(), default=0)
+        look = Look(vchannel, began_s, anyio.current_time(), found, torn, overtaken, read_to)
         self.recorder.history.purges.looks.append(look)
 
     async def _again(
@@ -90,9 +93,13 @@ class PurgeLoad:
         chosen, number = random.Random(f"{self.seed} {work.__name__} {vchannel}"), 0
         while not self.enough:
             number += 1
+            began_s = anyio.current_time()
             try:
                 await work(chosen, vchannel, number)
             except FAILURES:
+                if work in (self._writes, self._transacts):
+                    tried = Tried(vchannel, began_s, anyio.current_time())
+                    self.recorder.history.purges.tried.append(tried)
                 continue
             finally:
                 await anyio.sleep(PAUSE_S)
@@ -169,6 +176,12 @@ class PurgeLoad:
         now_s = anyio.current_time()
         written = [Written(vchannel, name, tick, now_s) for name in names]
         self.recorder.history.purges.written += written
+
+
+def purged_upto(refusal: str) -> int:
+    """Up to which tick a purge took what a reader was to read; 0: it was refused for more."""
+    told = re.search(r"removed by a purge: the messages of \S+ up to tick (\d+) are gone", refusal)
+    return 0 if told is None else int(told[1])
 
 
 def _named(payload: bytes) -> bytes:
