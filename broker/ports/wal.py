@@ -69,6 +69,14 @@ class LogClosed(WalError):
         self.channel = channel
 
 
+class LogMoves(WalError):
+    """The log is being copied to another place; what its segments hold is not told meanwhile."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"the log is being moved from {place}; try again when it has been moved")
+        self.place = place
+
+
 class OutOfRange(WalError):
     """The id is not in the log, which holds [first_id, next_id): removed, or not yet written."""
 
@@ -171,7 +179,8 @@ class Log(Protocol):
         """What a sealed segment, or the active one (None), holds of each vchannel; reads its heads.
 
         Empty if the segment is gone. May take seconds, in steps that leave the disk to appends;
-        cancelling it, or closing the log, ends it. Raises Corrupt, LogClosed and WalError.
+        cancelling it, or closing the log, ends it. Raises Corrupt, LogClosed, LogMoves and
+        WalError.
         """
         ...
 

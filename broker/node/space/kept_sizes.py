@@ -6,6 +6,7 @@ from broker.core.space.retention_due import OldestRecords, excess, step_bytes
 from broker.model.ids import MessageId, TimeTick
 from broker.model.retention.dead import VChannelPart
 from broker.node.state.open_channels import OpenChannel
+from broker.ports.wal import LogMoves
 
 LOOKS_MAX = 64
 """Reads of the log, of up to 4 MiB each, that look for the last record to go."""
@@ -26,7 +27,10 @@ async def due_by_size(
     purge = channel.purges.purges.get(vchannel)
     floor = MessageId(0) if purge is None else purge.next_id
     step = step_bytes(bytes_max)
-    ends, parts = await _parts(channel, vchannel, floor, step // 2)
+    try:
+        ends, parts = await _parts(channel, vchannel, floor, step // 2)
+    except LogMoves:
+        return TimeTick(0)  # what is too much goes behind the move
     total = sum(it.bytes for it in parts)
     if total < max(bytes_max + step, seen.quiet_bytes):
         return TimeTick(0)

@@ -6,6 +6,7 @@ from broker.core.space.purged_messages import is_message
 from broker.model.ids import MessageId, TimeTick
 from broker.model.retention.dead import VChannelPart
 from broker.node.state.open_channels import OpenChannel
+from broker.ports.wal import LogMoves
 
 LOOKS_MAX: Final = 32
 """Reads of the log, of up to 4 MiB each."""
@@ -19,10 +20,14 @@ async def newest_tick(
 ) -> TimeTick | None:
     """The tick of the newest message with an id in between; 0: there is none.
 
-    None: there is too much to look at. Raises WalError, Refused.
+    None: there is too much to look at, or the log is being moved. Raises WalError, Refused.
     """
+    try:
+        parts = await _parts(channel, vchannel, from_id, until_id)
+    except LogMoves:
+        return None
     looks = _Looks(channel, vchannel)
-    for part in reversed(await _parts(channel, vchannel, from_id, until_id)):
+    for part in reversed(parts):
         base, upper, ids = max(from_id, part.base_id), min(until_id, part.next_id), FIRST_IDS
         while upper > base:
             lower = MessageId(max(base, upper - ids))

@@ -10,7 +10,7 @@ from broker.model.record import Record
 from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.policy import Retention, SealedSegment
 from broker.ports.switching.log_copies import CopyTarget
-from broker.ports.wal import Judge, LogBounds
+from broker.ports.wal import Judge, LogBounds, LogMoves
 from broker.wal.alter.log_copy import LogCopy
 
 T = TypeVar("T")
@@ -142,8 +142,10 @@ class PlacedLog:
         await self._log.seal()
 
     async def contents(self, segment: SealedSegment | None) -> Contents:
-        empty: Contents = {}
-        return await self._unless_held(empty, lambda: self._log.contents(segment))
+        # Not as if it were empty: a purge would take it that nobody misses anything.
+        if self.held:
+            raise LogMoves(self.place)
+        return await self._unless_held({}, lambda: self._log.contents(segment))
 
     async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
         return await self._unless_held(0, lambda: self._log.give_back(segment, dead))

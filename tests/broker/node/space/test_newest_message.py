@@ -1,6 +1,6 @@
 """The newest message of a vchannel below an id, against a look at every record."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.testing import run_seeded
@@ -55,6 +55,7 @@ async def carry_out(world: World, steps: list[str]) -> None:
 STEPS = st.lists(st.sampled_from(["mine", "others", "others", "commit", "rollback"]), max_size=12)
 
 
+@settings(deadline=None)  # each case runs a node
 @given(STEPS, st.integers(0, 40), st.integers(0, 40))
 def test_it_is_the_newest_of_every_range(steps: list[str], start: int, ids: int) -> None:
     async def scenario() -> None:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import TxnId
+from broker.model.ids import PChannelName, Term, TxnId
 from broker.model.message import AppendedInTxn, MessageType
 from broker.model.retention.purge import Purge
 from broker.model.txn import TxnContext
 from broker.node.scanner_messages import CloseScanner, Delivery
 from broker.node.space.purging import PurgeVChannel
+from broker.wal.alter.placed_log import PlacedLog
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS
 from tests.broker.node.space.test_purging import MINE, OTHERS, land, purge
@@ -138,3 +139,54 @@ def test_behind_what_was_given_back_nobody_knows_so_the_reader_is_told() -> None
             assert answer.code is StreamingCode.UNRECOVERABLE
 
     run_seeded(3, scenario)
+
+
+class MovedWal:
+    """A `Wal` over logs in memory, which are about to be moved away."""
+
+    name = "rocksmq"
+
+    def __init__(self) -> None:
+        self._wal = MemoryWal(segment_bytes=SEGMENT_BYTES)
+        self.logs: list[PlacedLog] = []
+
+    async def open(self, channel: PChannelName, term: Term) -> PlacedLog:
+        self.logs.append(PlacedLog(await self._wal.open(channel, term), "here"))
+        return self.logs[-1]
+
+    async def writable(self) -> bool:
+        return True
+
+    def warnings(self) -> list[str]:
+        return []
+
+
+def test_a_reader_that_misses_a_message_is_told_also_while_the_log_is_moved() -> None:
+    async def scenario() -> None:
+        wal = MovedWal()
+        async with running_node(wal, LIMITS) as world:
+            await world.assign()
+            await land(world, "one")
+            reader, quiet = Reader(world, MINE), Reader(world, MINE)
+            await take(reader, 1)
+            await end_scanner(world, reader)
+            (landed,) = await land(world, "two")
+            await take(quiet, 2)
+            await end_scanner(world, quiet)
+            await wal.logs[0].hold()
+            assert isinstance(await purge(world, landed.tick), Purge)
+            wal.logs[0].release()
+            (landed,) = await land(world, "three")
+            answer = await reader.pull(1)
+            assert isinstance(answer, Refusal), "two would be missing"
+            await end_scanner(world, reader)
+            await take(quiet, 3)
+            assert texts(quiet) == [b"one", b"two", b"three"]
+            await end_scanner(world, quiet)
+            # What was seen of the log while it was held is not taken for all that it has.
+            (last,) = await land(world, "four")
+            assert isinstance(await purge(world, last.tick), Purge)
+            answer = await quiet.pull(1)
+            assert isinstance(answer, Refusal), "four would be missing"
+
+    run_seeded(5, scenario)

@@ -17,6 +17,7 @@ from broker.ports.space.collection_retentions import Retentions
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS, HoldsOf
 from tests.broker.node.space.test_purging import MINE, OTHERS, land, read
+from tests.broker.node.space.test_readers_of_purged import MovedWal
 from tests.broker.node.space.test_reclamation import BODY, SEGMENT_BYTES, fill, size
 from tests.broker.node.world import World, message, running_node
 
@@ -103,6 +104,26 @@ def test_the_newest_bytes_stay_and_older_ones_go() -> None:
             assert PAYLOAD_BYTES * len(await read(world, MINE)) >= (96 << 10) - 2 * PAYLOAD_BYTES
 
     run_seeded(2, scenario)
+
+
+def test_by_size_nothing_goes_while_the_log_is_moved_and_nothing_fails() -> None:
+    async def scenario() -> None:
+        wal, limits = MovedWal(), RetentionsFake()
+        async with running_node(wal, LIMITS, retentions=limits) as world:
+            await world.assign()
+            await fill(world)
+            (log,) = wal.logs
+            await log.hold()
+            limits.put(MINE, size=32 << 10)
+            await world.clock.sleep(5)
+            before = len(await read(world, MINE))
+            assert PAYLOAD_BYTES * before > 64 << 10
+            assert statistics(world)["failures"] == 0
+            log.release()
+            await world.clock.sleep(60)
+            assert len(await read(world, MINE)) < before
+
+    run_seeded(12, scenario)
 
 
 def test_a_retention_shorter_than_the_ticks_removes_closed_ticks_only() -> None:
