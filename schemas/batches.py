@@ -80,6 +80,7 @@ class Position(NamedTuple):
     tick: int
     open_id: int
     inside: int
+    purged: int = 0
 
 
 class ReadBatch(NamedTuple):
@@ -317,18 +318,11 @@ def scan_batch(frame: bytes, start: int, end: int) -> ReadBatch:
 
 
 def _position(at: Position) -> bytes:
-    return b"".join(
-        (
-            _number(b"\x08", at.next_id),
-            _number(b"\x10", at.tick),
-            _number(b"\x18", at.open_id),
-            _number(b"\x20", at.inside),
-        )
-    )
+    return b"".join(map(_number, (b"\x08", b"\x10", b"\x18", b"\x20", b"\x28"), at))
 
 
 def _scan_position(frame: bytes, start: int, end: int) -> Position:
-    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0}
+    numbers = {0x08: 0, 0x10: 0, 0x18: 0, 0x20: 0, 0x28: 0}
     for tag, first, _ in fields(frame, start, end):
         if tag in numbers:
             numbers[tag] = first

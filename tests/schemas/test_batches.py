@@ -167,7 +167,7 @@ def test_the_first_answer_says_nothing_and_one_without_an_id_is_none() -> None:
         body=st.binary(max_size=300),
     ),
     st.integers(0, 2**64 - 1),
-    st.one_of(st.none(), st.builds(Position, *[st.integers(0, 2**60)] * 4)),
+    st.one_of(st.none(), st.builds(Position, *[st.integers(0, 2**60)] * 5)),
     st.booleans(),
 )
 def test_a_batch_on_its_way_to_a_reader_is_read_back_by_both(

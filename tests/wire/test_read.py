@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import anyio
+import grpc
 import pytest
 
 from broker.model.failure import StreamingCode as Code
@@ -125,6 +126,44 @@ async def test_another_stream_goes_on_at_a_position(peer: Peer) -> None:
     rest = await reading(peer, v1.ReadOpen(vchannels=[V0], position=at))
     seen += [it.body for it, _ in await read(rest, 10 - len(seen))]
     assert seen == [b"%d" % it for it in range(10)]
+
+
+async def test_who_began_behind_a_purge_is_not_told_of_it_on_another_stream(peer: Peer) -> None:
+    """It reads two vchannels: where it is on the one lies before what was purged of the other."""
+    bodies = [bytes(100_000), b"\1" * 100_000]
+    (*_, purged) = await landed(
+        peer, *[batch(it, vchannel=OTHER) for it in bodies], batch(b"purged")
+    )
+
+    async def purge(until: Landed) -> None:
+        await landed(peer, batch(b"closes it", vchannel=OTHER))
+        request = v1.PurgeRequest(vchannel=V0, upto_tick=until.tick)
+        await peer.call("/tidemark.v1.Space/Purge", bytes(request))
+
+    await purge(purged)
+    stream = await reading(peer, v1.ReadOpen(vchannels=[V0, OTHER]), credit_bytes=1000)
+    ((first, answer),) = await read(stream, 1)
+    stream.call.cancel()
+    assert first.body == bodies[0]
+    assert answer.position is not None
+    assert answer.position.next_id < purged.message_id
+    wanted = v1.ReadOpen(vchannels=[V0, OTHER], position=v1.ReadPosition(*answer.position))
+    stream = await reading(peer, wanted)
+    found = [it.body for it, _ in await read(stream, 2)]
+    stream.call.cancel()
+    assert found == [bodies[1], b"closes it"]
+    # Of a later purge it is told: it was to read that.
+    (missed,) = await landed(peer, batch(b"missed"))
+    with anyio.fail_after(60):
+        while True:
+            try:
+                await purge(missed)
+                break
+            except grpc.aio.AioRpcError:
+                await anyio.sleep(0.05)  # the reader that has left holds it for a moment
+    code, cause = await code_of(peer, wanted)
+    assert code is Code.UNRECOVERABLE
+    assert "removed by a purge" in cause
 
 
 async def test_several_vchannels_and_types_are_chosen_by_the_server(peer: Peer) -> None:

@@ -154,7 +154,11 @@ class BatchSubscription:
         )
         if at is not None:
             opening.position = v1.ReadPosition(
-                next_id=at.next_id, time_tick=at.tick, open_id=at.open_id, inside=at.inside
+                next_id=at.next_id,
+                time_tick=at.tick,
+                open_id=at.open_id,
+                inside=at.inside,
+                purged_tick=at.purged,
             )
         if at is wanted.start.after:
             opening.from_id, opening.from_tick = wanted.start.id, wanted.start.tick

@@ -16,6 +16,7 @@ class ReadTicks:
 
     def framed(self, closed_tick: int, at: ReadPosition) -> bytes:
         """The ReadResponse for a reader at this position, with its framing."""
+        # At the end of the log, so that what was purged before it began lies behind it.
         position = Position(at.next_id, at.tick, at.open_id or 0, at.inside)
         told, framed = self._newest
         if told != (closed_tick, position):

@@ -284,13 +284,21 @@ def _cursor(position: v1.ReadPosition) -> ReadPosition:
     open_id = MessageId(position.open_id) if position.open_id else None
     if open_id is not None and open_id > position.next_id:
         raise invalid_argument(f"{position} is not a position that a Read stream gave")
+    # It takes what is left as before: what was purged before it began is not missing.
+    purged = TimeTick(0 if open_id is None else position.purged_tick)
     return ReadPosition(
-        MessageId(position.next_id), TimeTick(position.time_tick), open_id, position.inside
+        MessageId(position.next_id),
+        TimeTick(position.time_tick),
+        open_id,
+        position.inside,
+        partial=bool(purged),
+        purged=purged,
     )
 
 
 def _position(cursor: ReadPosition) -> Position:
-    return Position(cursor.next_id, cursor.tick, cursor.open_id or 0, cursor.inside)
+    purged = cursor.purged if cursor.partial else 0
+    return Position(cursor.next_id, cursor.tick, cursor.open_id or 0, cursor.inside, purged)
 
 
 def _rows_wanted(wanted: v1.ReadOpen) -> RowProjection | None:

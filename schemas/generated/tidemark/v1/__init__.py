@@ -4982,6 +4982,11 @@ class ReadPosition(betterproto2.Message):
     Messages already delivered of the transaction that commits at `next_id`.
     """
 
+    purged_tick: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+    """
+    Of a reader that began with whatever was left: what was purged up to this tick it does not miss.
+    """
+
 
 default_message_pool.register_message("tidemark.v1", "ReadPosition", ReadPosition)
 

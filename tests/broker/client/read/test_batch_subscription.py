@@ -1,6 +1,7 @@
 """A reader of batches over streams that break between any two answers, beside a naive model."""
 
 from collections.abc import Iterator
+from dataclasses import astuple
 
 import anyio
 from hypothesis import given, settings
@@ -9,6 +10,17 @@ from hypothesis import strategies as st
 from broker.client.read.batch_subscription import BatchRange, BatchSubscription, Begin, Only
 from broker.model.ids import PChannelName
 from schemas.batches import Position, ReadAnswer, ReadBatch
+
+
+def test_a_new_stream_says_what_the_last_one_said_of_the_place() -> None:
+    reader = BatchSubscription(BatchRange(PChannelName("p"), ("v",), Begin(), Only()))
+    at = Position(7, 5, 3, 2, 4)
+    reader._news(ReadAnswer(None, 5, at, False))
+    opening = reader._request().open
+    assert opening is not None
+    assert opening.position is not None
+    assert Position(*astuple(opening.position)) == at
+
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 """How many messages each batch of the log has; the ids and ticks of all of them are 1, 2, ..."""
