@@ -5,6 +5,9 @@ interrupted move is repeated, in either direction once both are equal.
 
 Revisions become others, and keep their order, which has a meaning: what was written together, or
 later than something else, still is. So each write of the source is a write here.
+
+Beside SQLite the ids of topics in Kafka are in files of the data folder. On the way back they go
+there; on the way to etcd they are taken from there when a topic is opened.
 """
 
 from collections import defaultdict
@@ -22,7 +25,9 @@ from broker.folder_lock import sync_folder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaEntry, MetaError, MetaStore
 from broker.ports.meta_writes import all_entries, split_write
+from broker.ports.wal import WriterFailed
 from broker.process_settings import Settings
+from broker.wal.kafka.topic_ids import TOPIC_PREFIX, TopicIdFiles
 
 KEPT = "meta.sqlite.moved"
 """The file that SQLite had, kept until somebody deletes it."""
@@ -55,7 +60,8 @@ async def to_etcd(settings: Settings) -> MetadataCopy:
             )
         with _told():
             async with await SqliteMetaStore.open(folder.metadata) as sqlite:
-                source = await _entries(sqlite)
+                # Ids of topics that a copy has left there were not kept up to date.
+                source, _ = _apart(await _entries(sqlite))
         async with AsyncExitStack() as stack:
             try:
                 store = await stack.enter_async_context(open_etcd(settings, note))
@@ -91,17 +97,35 @@ async def to_sqlite(settings: Settings) -> MetadataCopy:
         _remove(draft)
         async with open_etcd(settings, note) as store:
             with _told():
-                source = await _entries(store)
-                if not source:
+                found = await _entries(store)
+                if not found:
                     raise MetaError(f"{place} is empty")
+                source, topics = _apart(found)
                 async with await SqliteMetaStore.open(draft) as target:
                     await _fill(target, source)
                     await _compare(target, source, str(draft))
+        await _keep_topics(folder, topics)
         draft.rename(folder.metadata)
         sync_folder(folder.root)
         folder.metadata_note.unlink()
         sync_folder(folder.root)
-        return _report(source, str(place), str(folder.metadata))
+        return _report(found, str(place), str(folder.metadata))
+
+
+def _apart(found: Entries) -> tuple[Entries, Entries]:
+    """Without the ids of topics in Kafka, and these."""
+    topics = {key: entry for key, entry in found.items() if key.startswith(TOPIC_PREFIX)}
+    return {key: entry for key, entry in found.items() if key not in topics}, topics
+
+
+async def _keep_topics(folder: DataFolder, topics: Entries) -> None:
+    """Durably, before anything is in use that needs them."""
+    files = TopicIdFiles(folder.kafka)
+    try:
+        for key, entry in topics.items():
+            await files.remember(key.removeprefix(TOPIC_PREFIX), entry.value.decode())
+    except WriterFailed as error:
+        raise CannotStart(str(error)) from error
 
 
 async def _refuse_entries(store: MetaStore, place: EtcdPlace) -> None:

@@ -20,6 +20,7 @@ from broker.meta.sqlite import SqliteMetaStore
 from broker.meta.sqlite_snapshot import entries_of
 from broker.ports.meta import MetaStore
 from broker.process_settings import Settings
+from broker.wal.kafka.topic_ids import TOPIC_PREFIX, StoredTopicIds, TopicIdFiles
 from tests.local_broker import local_broker
 from tests.local_etcd import EtcdServer
 
@@ -115,6 +116,39 @@ async def test_a_copy_from_etcd_that_was_interrupted_is_repeated(data: Path, met
     assert "has not finished" in await refusal(data)
     await to_sqlite(settings(data, meta))
     assert await used(data, "after") == ["after", "before"]
+
+
+async def test_the_ids_of_topics_in_kafka_go_where_a_broker_looks_for_them(
+    data: Path, meta: str
+) -> None:
+    """One without them would take a topic that was made anew for an empty log."""
+    await used(data, "before", meta=meta)
+    owner = json.loads((data / "metadata.json").read_text())["owner"]
+    files, key = TopicIdFiles(data / "kafka"), f"{TOPIC_PREFIX}log.p_0"
+    async with await EtcdMetaStore.open(etcd_place(meta), owner=owner) as store:
+        await store.write({key: b"first"})
+    await to_sqlite(settings(data, meta))
+    assert await files.known("log.p_0") == "first"
+    assert key not in entries_of(data / "meta.sqlite"), "nothing there would keep it up to date"
+    await files.remember("log.p_0", "second")
+    await to_etcd(settings(data, f"{meta}-new"))
+    owner = json.loads((data / "metadata.json").read_text())["owner"]
+    async with await EtcdMetaStore.open(etcd_place(f"{meta}-new"), owner=owner) as store:
+        assert await StoredTopicIds(store, files, "").known("log.p_0") == "second"
+
+
+async def test_ids_that_an_earlier_release_left_beside_the_files_are_not_used(
+    data: Path, meta: str
+) -> None:
+    await used(data, "before")
+    async with await SqliteMetaStore.open(data / "meta.sqlite") as sqlite:
+        await sqlite.write({f"{TOPIC_PREFIX}log.p_0": b"of long ago"})
+    files = TopicIdFiles(data / "kafka")
+    await files.remember("log.p_0", "now")
+    await to_etcd(settings(data, meta))
+    owner = json.loads((data / "metadata.json").read_text())["owner"]
+    async with await EtcdMetaStore.open(etcd_place(meta), owner=owner) as store:
+        assert await StoredTopicIds(store, files, "").known("log.p_0") == "now"
 
 
 async def test_what_cannot_be_copied_is_told_and_nothing_changes(
