@@ -2,10 +2,12 @@
 
 A reader or a group that is behind needs none of them: as in Kafka it misses old values, and gets
 the newest. Whoever took a message on itself needs it: the schedule of delayed messages, which
-copies them by their ids, and a group that has decided to copy one to its dead letters.
+copies them by their ids, and a group that has decided to copy one to its dead letters. Such a group
+looks for the copies that an earlier life of it has stored, so these stay, too.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.model.groups.consumer_group import GroupKey, TickSpan
@@ -14,13 +16,15 @@ from broker.model.record import Record
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.headers import Headers
 
+_ENDLESS: Final = TimeTick(2**64 - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class HeldMessages:
     """As of one moment, so that another thread can ask.
 
     `waiting`: by vchannel, behind which tick delayed messages may wait. `dying`: by vchannel, what
-    goes to dead letters.
+    goes to dead letters, and where the copies lie.
     """
 
     headers: Headers
@@ -48,6 +52,9 @@ def held_messages(channel: OpenChannel, headers: Headers) -> HeldMessages:
         spans = tuple([span for it in state.dying for span in it.spans])
         if spans:
             dying[key.vchannel] = dying.get(key.vchannel, ()) + spans
+        if spans and state.limit is not None:
+            letters, since = state.limit.vchannel, min([it.since for it in state.dying])
+            dying[letters] = (*dying.get(letters, ()), TickSpan(since, _ENDLESS))
     waiting = {key.vchannel: it.floor for key, it in groups.items() if key == _schedule(key)}
     return HeldMessages(headers, waiting, dying)
 

@@ -16,8 +16,9 @@ from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import GroupKey, TickSpan
 from broker.model.groups.dead_letter import GROUP, ID, Death, Letter
 from broker.model.groups.dead_letter import VCHANNEL as OF_VCHANNEL
-from broker.model.ids import TimeTick
+from broker.model.ids import CollectionId, TimeTick
 from broker.model.message import GROUP_CHANGE, NewMessage
+from broker.model.retention.compaction import Compaction
 from broker.node.group_messages import (
     AckMessages,
     BeginLease,
@@ -28,8 +29,11 @@ from broker.node.group_messages import (
     RejectMessages,
     TakeMessages,
 )
+from broker.node.groups.group_writer import GroupWriter
+from broker.wal.memory_wal import MemoryWal
 from schemas.batches import shared_properties
 from schemas.properties.keys import DEAD_COPY
+from tests.broker.node.compaction.keyed_world import LIMITS, CompactedCatalog, keyed
 from tests.broker.node.groups.test_dead_letters import (
     DEAD,
     LIMIT,
@@ -190,6 +194,54 @@ def test_a_copy_by_a_release_without_marks_is_one_and_what_says_something_else_i
             assert found == [(b"a", False), (b"B", False), (b"b", True), (b"c", True)]
 
     run_seeded(1, scenario)
+
+
+def test_a_copy_stays_in_a_compacted_collection_until_all_are_copied() -> None:
+    """Else its message would be copied once more, as the newest one of its key."""
+
+    async def scenario() -> None:
+        catalog = CompactedCatalog()
+        catalog.policies = {CollectionId(8): Compaction()}
+        wal = MemoryWal(segment_bytes=2000)
+        async with running_node(wal, LIMITS, catalog=catalog) as world:
+            await world.assign()
+            await create(world)
+            for text in "ab":
+                appended(await world.append(rows(text)))
+            reader, letters = Reader(world, VCHANNEL), list[Letter]()
+            while len(letters) < 2:
+                answer = await reader.pull()
+                assert not isinstance(answer, Refusal)
+                letters += letters_of(answer.items)
+            # One is copied when its node dies; then a program appends the same key.
+            span = TickSpan(TimeTick(0), letters[-1].tick)
+            (channel,) = world.node.open_channels.all()
+            writer = GroupWriter(channel, world.node, world.clock)
+            dying = MessagesDying(KEY.name, (span,), "bad", 1)
+            assert await writer.write(VCHANNEL, dying) is None
+            marks = Death(KEY, LIMIT.origin, "bad", 1).marks
+            await world.append(copies(DEAD, [(letters[0], marks(letters[0]))]))
+            key = letters[0].key
+            await supersede(world, key)
+            await world.clock.sleep(20)
+            assert await world.remove(term=5) is None
+            assert await world.assign(term=6) is None
+            await nothing_dies(world)
+            found = [it.payload for it in await dead(world)]
+            assert [found[0], found[-1]] == [b"a", b"b"], "the copy of a is the old one"
+            assert found.count(b"a") == 1
+            await supersede(world, key)
+            await world.clock.sleep(60)
+            left = [it.payload for it in await dead(world)]
+            assert len(left) < len(found), "compacted again"
+            assert b"a" not in left
+
+    run_seeded(1, scenario)
+
+
+async def supersede(world: World, key: bytes | None) -> None:
+    for number in range(40):
+        await world.append(keyed([(key, b"%03d" % number * 100)], vchannel=DEAD))
 
 
 def _unmarked(batch: NewBatch) -> NewBatch:
