@@ -12,8 +12,6 @@ from schemas.encoding.fields import copied, fields
 from schemas.encoding.frames import frame_head
 from schemas.encoding.varint import varint
 
-SETTLED: Final = 0x1A
-"""The tag of `JoinGroupResponse.settled`."""
 LEASED: Final = 0x12
 """The tag of `JoinGroupResponse.leased`."""
 READ: Final = 0x22
@@ -46,13 +44,6 @@ def leased_response(leased: bytes, reads: Iterable[Sequence[bytes]]) -> bytes:
         size += 1 + len(length) + read_bytes
     length = varint(size)
     return b"".join((frame_head(1 + len(length) + size), b"\x12", length, *parts))
-
-
-def acknowledged_response(number: int) -> bytes:
-    """A framed JoinGroupResponse that says of one request, by its number, that it is done."""
-    settled = b"\x08" + varint(number)
-    size = len(settled)
-    return frame_head(2 + size) + bytes((SETTLED, size)) + settled
 
 
 def scan_join_response(data: bytes) -> JoinAnswer:

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.batches import ReadBatch, read_batch, read_response, scan_read_response
-from schemas.encoding.frames import FrameSplitter, frame
+from schemas.encoding.frames import FrameSplitter
 from schemas.encoding.varint import Malformed
 from schemas.generated.tidemark import v1
-from schemas.leased import JoinAnswer, acknowledged_response, leased_response, scan_join_response
+from schemas.leased import JoinAnswer, leased_response, scan_join_response
 
 SIZES = st.lists(st.integers(0, 2**32 - 1), max_size=5).map(tuple)
 NUMBERS = st.integers(0, 2**62)
@@ -46,12 +46,6 @@ def test_what_is_built_is_read_by_the_generated_code_and_by_the_scanner(
     assert (scanned.rest, scanned.batches) == (b"", batches)
     assert scanned.leased is not None
     assert v1.LeasedMessages.parse(scanned.leased) == head
-
-
-@given(st.integers(1, 2**62))
-def test_a_request_that_is_done_is_told_as_the_generated_code_would(number: int) -> None:
-    answer = v1.JoinGroupResponse(settled=[v1.Settled(number=number)])
-    assert acknowledged_response(number) == frame(bytes(answer))
 
 
 def test_what_is_no_lease_is_left_to_the_generated_code() -> None:

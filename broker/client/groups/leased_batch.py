@@ -9,6 +9,7 @@ import anyio
 from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
 from broker.client.errors import BadCommit, LeaseLost
+from broker.client.groups.settle_request import SettleRequest
 from broker.client.message import Received
 from broker.core.groups.key_lanes import WHOLE, lanes_of
 from broker.model.groups.consumer_group import TickSpan
@@ -18,7 +19,7 @@ from schemas.generated.tidemark import v1
 
 SETTLE_S = 15.0
 
-Settle = Callable[[v1.SettleMessages, float], Awaitable[None]]
+Settle = Callable[[SettleRequest, float], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ class LeasedBatch:
         await self._settle(self._request(None, v1.Settlement.EXTEND), deadline_s)
         self._lease.until_s = began_s + self._lease.seconds
 
-    async def _send(self, request: v1.SettleMessages, deadline_s: float) -> None:
+    async def _send(self, request: SettleRequest, deadline_s: float) -> None:
         try:
             await self._settle(request, deadline_s)
         except LeaseLost:
@@ -178,14 +179,17 @@ class LeasedBatch:
         if not request.spans or len(self._settled_ticks) == len(self._between):
             self._settled.set()
 
-    def _request(
-        self, messages: Iterable[Received] | None, how: v1.Settlement
-    ) -> v1.SettleMessages:
+    def _request(self, messages: Iterable[Received] | None, how: v1.Settlement) -> SettleRequest:
         spans = [] if messages is None else self._spans(list(messages))
-        return v1.SettleMessages(lease=self._lease.number, spans=spans, how=how)
+        return SettleRequest(self._lease.number, spans, how)
 
-    def _spans(self, messages: Sequence[Received]) -> list[v1.TickSpan]:
+    def _spans(self, messages: Sequence[Received]) -> list[TickSpan]:
         """Of each tick what lies between it and the one before it: so the spans leave no gap."""
+        # The usual case of a program that settles messages one by one.
+        if len(messages) == 1 and messages[0].tick not in self._of_one_tick:
+            span = self._between.get(messages[0].tick)
+            if span is not None:
+                return [span]
         if not messages:
             raise BadCommit("no messages are given; leave the argument out for all of them")
         given = {(message.id, message.tick) for message in messages}
@@ -202,7 +206,7 @@ class LeasedBatch:
                         " acknowledged together"
                     )
         # Not joined: a message that was acknowledged before has to be refused.
-        return [v1.TickSpan(after=it.after, upto=it.upto) for it in spans if it is not None]
+        return [it for it in spans if it is not None]
 
     def _uptos_behind(self, returned: set[int]) -> list[int]:
         """What an ordered group takes back with these, to deliver it again after them."""

@@ -24,6 +24,7 @@ from broker.client.errors import (
 from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
 from broker.client.groups.member_credit import MemberCredit
 from broker.client.groups.modes import told_mode
+from broker.client.groups.settle_request import SettleRequest
 from broker.client.groups.vchannel_shares import VChannelShares
 from broker.client.net.connection import Conversation
 from broker.client.read.deliveries import Deliveries
@@ -33,6 +34,7 @@ from broker.core.naming import pchannel_of
 from broker.model.failure import StreamingCode
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick
+from schemas.acks import acknowledged_number
 from schemas.encoding.frames import HEAD_BYTES, frame
 from schemas.generated.tidemark import v1
 from schemas.leased import scan_join_response
@@ -51,7 +53,7 @@ class MemberStream:
         self._stream = stream
         self._credit = MemberCredit(credit_bytes)
         self._writes = anyio.Lock(fast_acquire=True)
-        self._unsent: list[v1.SettleMessages] = []
+        self._unsent: list[SettleRequest] = []
         # Kept: until Python 3.12 each look-up of the running loop is a system call.
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[TidemarkError | None]] = {}
@@ -60,7 +62,7 @@ class MemberStream:
         self._gives: list[str] = []
         self._more_gives = anyio.Event()
 
-    async def settle(self, request: v1.SettleMessages, deadline_s: float) -> None:
+    async def settle(self, request: SettleRequest, deadline_s: float) -> None:
         """Send the request and wait for its answer. Raises LeaseLost, OutcomeUnknown, refusals."""
         if self._ended:
             raise LeaseLost(
@@ -82,11 +84,11 @@ class MemberStream:
         if error is not None:
             raise error
 
-    def answered(self, settled: v1.Settled) -> None:
+    def answered(self, number: int, error: TidemarkError | None) -> None:
         """The server's answer to one request."""
-        waiting = self._waiting.get(settled.number)
+        waiting = self._waiting.get(number)
         if waiting is not None and not waiting.done():
-            waiting.set_result(_error(settled) if settled.code else None)
+            waiting.set_result(error)
 
     def give(self, identity: str) -> None:
         """Ask that the vchannel goes to this member; `send_gives` sends it."""
@@ -121,7 +123,7 @@ class MemberStream:
             if not each.done():
                 each.set_result(OutcomeUnknown(cause))
 
-    def _sent_at_once(self, request: v1.SettleMessages) -> bool:
+    def _sent_at_once(self, request: SettleRequest) -> bool:
         """Send it now; False: it has to wait, or the stream broke. Most often nothing is before it.
 
         Sending several requests in a row costs one system call, as sending them together does.
@@ -129,13 +131,12 @@ class MemberStream:
         if self._unsent or self._writes.locked():
             return False
         due_bytes = self._credit.due_bytes
-        whole = v1.JoinGroupRequest(settle=[request], credit_bytes=due_bytes)
-        if not self._stream.write_at_once(frame(encoded(whole))):
+        if not self._stream.write_at_once(request.framed(due_bytes)):
             return False
         self._credit.granted(due_bytes)
         return True
 
-    async def _send_later(self, request: v1.SettleMessages, deadline_s: float) -> None:
+    async def _send_later(self, request: SettleRequest, deadline_s: float) -> None:
         self._unsent.append(request)
         try:
             with anyio.fail_after(deadline_s):
@@ -151,7 +152,7 @@ class MemberStream:
         async with self._writes:
             if self._unsent:
                 unsent, self._unsent = self._unsent, []
-                await self._send(v1.JoinGroupRequest(settle=unsent))
+                await self._send(v1.JoinGroupRequest(settle=[it.message() for it in unsent]))
 
     async def _send(self, request: v1.JoinGroupRequest) -> None:
         request.credit_bytes = self._credit.due_bytes
@@ -260,9 +261,12 @@ class GroupSubscription:
         owed_bytes = 0
         while True:
             for each in frames:
+                if done := acknowledged_number(each):
+                    member.answered(done, None)
+                    continue
                 answer, leased, batches = self._parsed(each)
                 for settled in answer.settled:
-                    member.answered(settled)
+                    member.answered(settled.number, _error(settled))
                 if answer.joined is not None:
                     self._joined = True
                     joined = answer.joined
@@ -346,7 +350,9 @@ def _end_wait(answer: "asyncio.Future[TidemarkError | None]", deadline_s: float)
         answer.set_result(OutcomeUnknown(f"no answer within {deadline_s} s"))
 
 
-def _error(settled: v1.Settled) -> TidemarkError:
+def _error(settled: v1.Settled) -> TidemarkError | None:
+    if not settled.code:
+        return None
     error = refusal(settled.code, settled.cause)
     if error.code is StreamingCode.UNKNOWN:
         return OutcomeUnknown(settled.cause)

@@ -42,9 +42,10 @@ from broker.node.group_messages import (
     WatchOwnership,
 )
 from broker.transport import ServerBatchStream
+from schemas.acks import AckRequest, acknowledged_response, scan_ack_request
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
-from schemas.leased import acknowledged_response, leased_response
+from schemas.leased import leased_response
 from schemas.message_bytes import encoded
 
 GROUP: Final = frozenset({Action.GROUP})
@@ -158,7 +159,11 @@ class ServedMember:
     async def _take_requests(self) -> None:
         while frames := await self._stream.read_batch():
             for each in frames:
-                self._take(decoded(each, v1.JoinGroupRequest))
+                ack = scan_ack_request(each)
+                if ack is None or len(ack.spans) > SPANS_MAX:
+                    self._take(decoded(each, v1.JoinGroupRequest))
+                else:
+                    self._take_ack(ack)
             while self._settling >= SETTLING_MAX:
                 self._written = anyio.Event()
                 await self._written.wait()
@@ -166,15 +171,25 @@ class ServedMember:
     def _take(self, request: v1.JoinGroupRequest) -> None:
         if request.credit_bytes < 0:
             raise invalid_argument(f"a credit of {request.credit_bytes} bytes is below 0")
-        self._credit_bytes += request.credit_bytes
-        self._more_credit.set()
+        self._grant(request.credit_bytes)
         for settle in request.settle:
-            self._settle(settle)
+            self._settle(settle.number, _request(self._joined.member, settle))
         if request.give is not None:
             give = GiveVChannel(self._joined.member, request.give.identity)
             # A lost one shows in the next answer about the owner: nothing has changed.
             with contextlib.suppress(ActorError):
                 self._group.tell(give)
+
+    def _take_ack(self, ack: AckRequest) -> None:
+        """`_take` for nearly every request of a member that settles messages one by one."""
+        if ack.credit_bytes:
+            self._grant(ack.credit_bytes)
+        spans = tuple([TickSpan(TimeTick(after), TimeTick(upto)) for after, upto in ack.spans])
+        self._settle(ack.number, AckMessages(self._joined.member, ack.lease, spans))
+
+    def _grant(self, credit_bytes: int) -> None:
+        self._credit_bytes += credit_bytes
+        self._more_credit.set()
 
     async def _deliver(self) -> None:
         while True:
@@ -236,17 +251,16 @@ class ServedMember:
 
     # ---- acknowledgements -------------------------------------------------------------------
 
-    def _settle(self, settle: v1.SettleMessages) -> None:
-        number = settle.number
-
+    def _settle(self, number: int, request: LeaseMessage | Refusal) -> None:
         def answered(answer: Refusal | Exception | None) -> None:
+            if answer is None and self._told_at_once(acknowledged_response(number)):
+                return
             settled = _settled(number, answer)
-            if not self._told_at_once(settled):
+            if not self._told_at_once(frame(encoded(v1.JoinGroupResponse(settled=[settled])))):
                 self._settled.append(settled)
                 self._answers.set()
 
         self._settling += 1
-        request = _request(self._joined.member, settle)
         if isinstance(request, Refusal):
             answered(request)
             return
@@ -255,15 +269,9 @@ class ServedMember:
         except ActorError as error:
             answered(error)
 
-    def _told_at_once(self, settled: v1.Settled) -> bool:
+    def _told_at_once(self, framed: bytes) -> bool:
         """Write an answer now; False: it has to wait. Most often nothing is before it."""
-        if self._settled or self._writes.locked():
-            return False
-        if settled.code:
-            framed = frame(encoded(v1.JoinGroupResponse(settled=[settled])))
-        else:
-            framed = acknowledged_response(settled.number)
-        if not self._stream.write_at_once(framed):
+        if self._settled or self._writes.locked() or not self._stream.write_at_once(framed):
             return False
         self._written_s = self._now_s()
         self._answered(1)

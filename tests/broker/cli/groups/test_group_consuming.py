@@ -10,10 +10,10 @@ from broker.client.batch import MessageBatch
 from broker.client.errors import LeaseLost, OutcomeUnknown, TidemarkError
 from broker.client.groups.leased_batch import LeasedBatch, LeaseTerms
 from broker.client.groups.member import GroupMember
+from broker.client.groups.settle_request import SettleRequest
 from broker.client.read.deliveries import Deliveries, Source
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick
-from schemas.generated.tidemark import v1
 from tests.broker.cli.lines.test_message_lines import plain
 
 VCHANNEL = "by-dev-rootcoord-dml_0_7v0"
@@ -33,7 +33,7 @@ class Leases:
         await anyio.sleep_forever()
 
     def _leased(self, number: int, end: TidemarkError | None) -> LeasedBatch:
-        async def settle(request: v1.SettleMessages, deadline_s: float) -> None:
+        async def settle(request: SettleRequest, deadline_s: float) -> None:
             if end is not None:
                 raise end
 
