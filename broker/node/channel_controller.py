@@ -130,8 +130,9 @@ class ChannelController(Actor[ControllerMessage]):
                 self._channel_path, spec, deadline_s=START_DEADLINE_S
             )
         except Exception as error:  # noqa: BLE001 - a start raises whatever it failed with
-            refusal = Refusal(StreamingCode.INNER, f"{self._name} cannot be opened: {error}")
-            failed = ChannelFailed(self._name, stage.term, refusal, final=False)
+            verb = "closed" if stage.removed else "opened"
+            refusal = Refusal(StreamingCode.INNER, f"{self._name} cannot be {verb}: {error}")
+            failed = ChannelFailed(self._name, stage.term, refusal, False, closing=stage.removed)
             self._node.open_channels.report(failed)
 
     async def _close(self) -> None:

@@ -52,10 +52,11 @@ def log_spec(channel: PChannel, node: NodeRuntime, *, again: bool = False) -> Su
 
     `again`: it was open at that term before, so it opens at the next one.
     """
-    name = channel.name
+    name, session = channel.name, node.write_lease.session
     appender = ChildSpec(
         name="appender",
-        build=lambda: Appender(name, node, channel.access),
+        # Of this session for good: what restarts here while a later session begins must not write.
+        build=lambda: Appender(channel, node, session),
         mailbox=MailboxSpec(
             bound=node.limits.backlog_batches_max,
             overflow=Overflow.FAIL,  # back-pressure: the producer is refused, never blocked

@@ -200,7 +200,7 @@ class Directory(Actor[_Message]):
         self._waiting.setdefault(name, []).append((stage, envelope))
         refusal = await self._commands.send(name, move)
         if refusal is not None:
-            self._lifetimes[name] = failed(lifetime, stage.term, refusal)
+            self._lifetimes[name] = failed(lifetime, stage, refusal)
         # In any case: this request may have overtaken earlier ones, which are answered now.
         self._answer_waiting(name)
 
@@ -227,8 +227,9 @@ class Directory(Actor[_Message]):
         match event:
             case ChannelOpened(channel):
                 self._on_opened(channel.name, channel.term)
-            case ChannelFailed(name, term, refusal, final):
-                await self._on_failure(name, term, refusal, final=final)
+            case ChannelFailed(name, term, refusal, final, closing):
+                stage = ServingState(term, removed=closing)
+                await self._on_failure(name, stage, refusal, final=final)
             case ChannelReleased(name, term):
                 self._lifetimes[name] = closed(self._lifetime(name), term)
                 self._commands.complete(name, ServingState(term, removed=True))
@@ -252,19 +253,19 @@ class Directory(Actor[_Message]):
                 assert_never(event)
 
     async def _on_failure(
-        self, name: PChannelName, term: Term, refusal: Refusal, *, final: bool
+        self, name: PChannelName, stage: ServingState, refusal: Refusal, *, final: bool
     ) -> None:
         """Answer waiting requests; close the channel after a final failure.
 
         Otherwise its supervisor would retry for ever. A later stage that is expected goes first.
         """
-        lifetime = self._lifetimes[name] = failed(self._lifetime(name), term, refusal)
-        self._commands.complete(name, ServingState(term, removed=False))
+        lifetime = self._lifetimes[name] = failed(self._lifetime(name), stage, refusal)
+        self._commands.complete(name, stage)
         self._answer_waiting(name)
         if not final:
             return
-        self._node.observer.closed(self._node.node_id, name, term, reopens=False)
-        removal = ServingState(term, removed=True)
+        self._node.observer.closed(self._node.node_id, name, stage.term, reopens=False)
+        removal = ServingState(stage.term, removed=True)
         if removal >= lifetime.expected:
             await self._commands.send(name, MoveTo(removal))
 

@@ -34,7 +34,7 @@ from broker.coordinator.assignment.messages import (
 )
 from broker.coordinator.assignment.streaming_version import streaming_version
 from broker.coordinator.retries import Retries
-from broker.core.cluster.assignment import Owner, PChannelMeta, access_at, assign, lost, served
+from broker.core.cluster.assignment import PChannelMeta, access_at, assign, lost, served
 from broker.model.channel import AccessMode, PChannel, PChannelState
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
@@ -43,9 +43,6 @@ from broker.ports.nodes import NodeControl
 
 WARN_AFTER = 4
 """The first failure happens at every healthy start: the node comes up after its coordinator."""
-
-NOT_HELD = (StreamingCode.IGNORED_OPERATION, StreamingCode.UNMATCHED_CHANNEL_TERM)
-"""Answers of a node that does not hold the channel, or holds a newer term."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -242,7 +239,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._publish_confirmed(recorded)
         # Before the new owner opens: two owners could announce contradicting closed ticks.
         for owner in meta.histories:
-            await self._remove(owner)
+            await self._remove(owner.node, Term(meta.term - 1))
         log.debug("owner recorded", node=chosen)
         channel = PChannel(meta.name, meta.term, meta.access)
         await self._within(self._timing.assign_deadline_s, lambda: node.assign(channel))
@@ -329,18 +326,21 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         held = any((it.channel.name, it.channel.term) == (meta.name, meta.term) for it in served)
         return node.node_id if held else None
 
-    async def _remove(self, owner: Owner) -> None:
-        """Close it at an earlier owner. Refused when that one has a lease and may still serve."""
-        node = self._nodes.find(owner.node)
+    async def _remove(self, owner: NodeId, term: Term) -> None:
+        """Close it at an earlier owner. Refused when that one has a lease and may still serve.
+
+        `term`: the last one below the new owner's, so that no attempt asks for it twice: a node
+        refuses to repeat a Remove, whether or not it has closed the channel by now.
+        """
+        node = self._nodes.find(owner)
         if node is None:
             return  # without a lease it has stopped by its own clock
+        limit_s = self._timing.remove_deadline_s
         try:
-            await self._within(
-                self._timing.remove_deadline_s, lambda: node.remove(self._name, owner.term)
-            )
-        except Refused as error:
+            await self._within(limit_s, lambda: node.remove(self._name, term))
+        except Refused:
             # A node dropped meanwhile has no lease: by its own clock it serves no more.
-            if error.refusal.code not in NOT_HELD and self._nodes.find(owner.node) is node:
+            if self._nodes.find(owner) is node:
                 raise
 
     async def _within(self, limit_s: float, call: Callable[[], Awaitable[T]]) -> T:

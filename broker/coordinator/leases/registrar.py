@@ -11,6 +11,7 @@ from typing import assert_never
 import structlog
 
 from actors import Actor, ActorError, Context, Envelope
+from actors.clock import deadline
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import NodesChanged
@@ -38,11 +39,13 @@ from broker.core.cluster.node_leases import NodeMember, admit, expired, renewed
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName
 from broker.ports.meta import MetaError, MetaStore
-from broker.ports.meta_writes import all_entries, split_write
+from broker.ports.meta_writes import all_entries
 from broker.ports.nodes import NodeControl, NodeLease
 
 CHECKS_PER_LEASE = 20
 """So an expired lease is noticed within 5 % of its length."""
+FORGET_SHARE = 0.25
+"""The share of a lease for which the record of a lost node is waited for at a time."""
 
 ConnectNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
 """Makes the proxy of a node at an address; the callback reports that nothing listens there."""
@@ -72,6 +75,10 @@ class Registrar(Actor[RegistrarMessage]):
         self._lease_s = lease_s
         self._granted = GrantedLeases(store, lease_s)
         self._members: dict[NodeId, NodeMember] = {}
+        self._ended: dict[NodeId, NodeMember] = {}
+        """Their sessions are over; their records may still say otherwise."""
+        self._told: set[NodeId] = set()
+        """Those of which a warning was logged: their records could not be deleted."""
         self._closing = False
         self._came = self._left = self._lost = 0
 
@@ -89,6 +96,9 @@ class Registrar(Actor[RegistrarMessage]):
             # would not be sent to its channels before it has confirmed each again.
             if found is None or found.address != member.address:
                 self._nodes.put(self._proxy_of(member))
+        # The Registrar before this one ended their sessions and died before it dropped them.
+        for gone in [it.node_id for it in self._nodes.all() if it.node_id not in self._members]:
+            self._nodes.drop(gone)
         self._changed()
         context.on_beat(self._lease_s / CHECKS_PER_LEASE, CheckLeases())
 
@@ -181,6 +191,7 @@ class Registrar(Actor[RegistrarMessage]):
         counted = await count_up(self._store, SESSION_KEY, record)
         member = replace(newcomer, session=counted.number)
         self._members[member.node] = member
+        self._ended.pop(member.node, None)  # that write replaced the record of the earlier session
         self._nodes.put(self._proxy_of(member))
         self._came += 1
         log.info("node came", node=member.node, address=member.address, session=member.session)
@@ -205,7 +216,7 @@ class Registrar(Actor[RegistrarMessage]):
         member = self._members.get(node)
         if member is not None and member.session == session:
             self._left += 1
-            await self._remove([member])
+            await self._end([member])
 
     async def _absent(self, is_meant: Callable[[NodeMember], bool]) -> None:
         gone = [member for member in self._members.values() if is_meant(member)]
@@ -217,7 +228,7 @@ class Registrar(Actor[RegistrarMessage]):
             else:
                 log.info("node of the earlier coordinator has ended", node=member.node)
         self._lost += len(gone)
-        await self._remove(gone)
+        await self._end(gone)
 
     async def _check(self) -> None:
         now_s = self._context.clock.monotonic_s()
@@ -225,23 +236,50 @@ class Registrar(Actor[RegistrarMessage]):
         for member in late:
             log.warning("node lost: its lease ran out", node=member.node, address=member.address)
         self._lost += len(late)
-        await self._remove(late)
+        await self._end(late)
         await self._granted.shorten(now_s)
 
-    async def _remove(self, gone: Sequence[NodeMember]) -> None:
-        """Remove from LiveNodes first, so that channels move at once; then from the store."""
-        if not gone:
-            return
+    async def _end(self, gone: Sequence[NodeMember]) -> None:
+        """End these sessions, and drop every node whose record no longer has one.
+
+        The record goes first: a later coordinator that still found it would renew the session, and
+        its node would close ticks of channels that others own by then.
+        """
         for member in gone:
-            del self._members[member.node]
-            self._nodes.drop(member.node)
-        self._changed()
+            # From here on the session is not renewed: the delete may take effect at any time.
+            self._ended[member.node] = self._members.pop(member.node)
+        dropped = [it.node for it in tuple(self._ended.values()) if await self._forgotten(it)]
+        for node in dropped:
+            del self._ended[node]
+            self._nodes.drop(node)
+        if dropped:
+            self._changed()
+
+    async def _forgotten(self, member: NodeMember) -> bool:
+        """Whether the store has no record of this session any more; tried again at each check."""
+        cause = "the store does not answer"
         try:
-            for _, some in split_write({}, [node_key(member.node) for member in gone]):
-                await self._store.write({}, deletes=some)
+            # Bounded: the leases of the other nodes wait meanwhile.
+            with deadline(self._context.clock, self._lease_s * FORGET_SHARE):
+                await self._forget(node_key(member.node), member.session)
+                self._told.discard(member.node)
+                return True
         except MetaError as error:
-            # Harmless: the next coordinator waits one lease for these nodes.
-            log.warning("cannot delete the record of a lost node", error=str(error))
+            cause = str(error)
+        if member.node not in self._told:
+            log.warning(
+                "the channels of a lost node wait until its record can be deleted",
+                node=member.node,
+                error=cause,
+            )
+            self._told.add(member.node)
+        return False
+
+    async def _forget(self, key: str, session: int) -> None:
+        """Delete the record of a session. An earlier attempt may have lost its answer only."""
+        entry = await self._store.get(key)
+        if entry is not None and decode_member(key, entry.value).session == session:
+            await self._store.write({}, deletes=[key], expect={key: entry.revision})
 
     def _changed(self) -> None:
         try:

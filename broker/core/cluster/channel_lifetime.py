@@ -25,11 +25,12 @@ class ServingState:
 
 @dataclass(frozen=True, slots=True)
 class ChannelLifetime:
-    """`failure`: why the term of `current` could not be opened; that term is used up."""
+    """`failure`: why `failed` was not reached; a term that could not be opened is used up."""
 
     expected: ServingState
     current: ServingState
     failure: Refusal | None = None
+    failed: ServingState | None = None
 
 
 # Below every term that can be asked for.
@@ -44,7 +45,8 @@ class NoAnswerYet:
 def expect(lifetime: ChannelLifetime, asked: ServingState) -> ChannelLifetime | Refusal:
     """Expect the state asked for; refused unless it is later than the newest expectation."""
     if asked > lifetime.expected:
-        return replace(lifetime, expected=asked)
+        # An earlier attempt at the same stage may have failed, and was answered then.
+        return replace(lifetime, expected=asked, failure=None, failed=None)
     verb, newest = ("remove" if asked.removed else "assign"), lifetime.expected
     state = "removed" if newest.removed else "assigned"
     return Refusal(
@@ -65,14 +67,18 @@ def opened(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
     return ChannelLifetime(expected=max(lifetime.expected, now), current=now)
 
 
-def failed(lifetime: ChannelLifetime, term: Term, failure: Refusal) -> ChannelLifetime:
-    """The channel could not be opened at `term`, or was lost; that term cannot be assigned again.
+def failed(lifetime: ChannelLifetime, stage: ServingState, failure: Refusal) -> ChannelLifetime:
+    """The stage could not be reached, or its term was lost. `current` stays: only `closed` ends it.
 
-    The term stays expected, so that a Remove at the same term is still confirmed.
+    A term that failed stays expected: it cannot be assigned again, and a Remove is carried out. A
+    Remove that failed may be asked for again.
     """
-    if term < lifetime.current.term:
+    if stage.term < lifetime.current.term:
         return lifetime
-    return replace(lifetime, current=ServingState(term, removed=True), failure=failure)
+    lifetime = replace(lifetime, failure=failure, failed=stage)
+    if stage.removed and lifetime.expected == stage:
+        return replace(lifetime, expected=lifetime.current)
+    return lifetime
 
 
 def closed(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
@@ -81,16 +87,19 @@ def closed(lifetime: ChannelLifetime, term: Term) -> ChannelLifetime:
 
 
 def answer_for(lifetime: ChannelLifetime, asked: ServingState) -> NoAnswerYet | Refusal | None:
-    """The answer to the request for the state `asked`, which was accepted; None is success."""
-    # A newer term also answers a remove: the node closes older terms before it opens that one.
-    superseded = lifetime.expected.term > asked.term
+    """The answer to the request for the state `asked`, which was accepted; None is success.
+
+    Success of a Remove lets the coordinator open the channel elsewhere, so it is answered when the
+    channel is closed here; or when a newer term was assigned, which makes who removed it too late.
+    """
+    if lifetime.failed == asked and lifetime.failure is not None:
+        return lifetime.failure
     if asked.removed:
+        superseded = lifetime.expected.term > asked.term and not lifetime.expected.removed
         return None if superseded or lifetime.current >= asked else NoAnswerYet()
     if lifetime.current == asked:
         return None
-    if lifetime.failure is not None and lifetime.current.term == asked.term:
-        return lifetime.failure
-    if superseded or lifetime.expected > asked:
+    if lifetime.expected > asked:
         return Refusal(
             StreamingCode.UNMATCHED_CHANNEL_TERM,
             f"assign at term {asked.term} was overtaken by term {lifetime.expected.term}",

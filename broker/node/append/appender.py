@@ -29,7 +29,7 @@ from broker.core.segments.segment_assigner import SegmentAssigner
 from broker.core.txn.txn_view import staged_usage
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused
-from broker.model.ids import PChannelName, Term, TimeTick
+from broker.model.ids import Term, TimeTick
 from broker.model.message import MessageType, NewMessage
 from broker.model.record import Record
 from broker.node.append.channel_segments import ChannelSegments
@@ -90,17 +90,17 @@ class Appender(Actor[_Message]):
     _permit: WritePermit
     _shared: ChannelGroups
 
-    def __init__(
-        self, name: PChannelName, node: NodeRuntime, access: AccessMode = AccessMode.READ_WRITE
-    ) -> None:
-        self._name = name
-        self._access = access
+    def __init__(self, channel: PChannel, node: NodeRuntime, session: int) -> None:
+        """`session`: of the node, in which the channel was assigned."""
+        self._name = name = channel.name
+        self._access = channel.access
+        self._session = session
         self._node = node
         self._limits = node.limits
         self._retention = node.retention
         self._meter = node.meters.of(name)
         self._admission = AdmissionPolicy(name, node.limits.message_bytes_max)
-        if access is AccessMode.READ_ONLY:
+        if self._access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
         self._backlog = Backlog(node.limits.backlog_bytes_max)
         self._tick_due = False  # whether data was stored since the last stored tick record
@@ -200,9 +200,10 @@ class Appender(Actor[_Message]):
 
     async def _open(self, term: Term) -> None:
         channel = PChannel(self._name, term, self._access)
-        owned = await open_owned_log(channel, self._node, self._context.clock)
+        permit = WritePermit(self._name, self._node, self._context.clock, self._session)
+        owned = await open_owned_log(channel, self._node, permit)
         recovered = owned.recovered
-        self._log, self._permit = owned.log, owned.permit
+        self._log, self._permit = owned.log, permit
         self._shared = groups = recovered.groups
         self._known = WriterState(recovered.transactions, recovered.producers, groups.table)
         self._snapshot = SnapshotProgress(recovered.saved)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors import Clock
 from broker.core.log.log_end import LogEnd, time_tick_record
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refused, StreamingCode
@@ -22,14 +21,13 @@ class OwnedLog:
     """An open log. `end`: before `first`, the tick record of this term; none when read-only."""
 
     log: Log
-    permit: WritePermit
     recovered: RecoveredChannel
     end: LogEnd
     first: Sequence[Record]
     empty: bool
 
 
-async def open_owned_log(channel: PChannel, node: NodeRuntime, clock: Clock) -> OwnedLog:
+async def open_owned_log(channel: PChannel, node: NodeRuntime, permit: WritePermit) -> OwnedLog:
     """Open the log at the channel's term and write one tick, unless it is read-only.
 
     Raises what the log raises (Fenced when a newer owner exists), and Refused when the snapshot or
@@ -37,8 +35,6 @@ async def open_owned_log(channel: PChannel, node: NodeRuntime, clock: Clock) -> 
     """
     name, channels = channel.name, node.open_channels
     notes.debug("opening")
-    # Before anything else: if the lease ends while the log opens, the permit stays invalid.
-    permit = WritePermit(name, node, clock)
     # An incarnation that was killed could not close its log, and its channel may still be found.
     await channels.release(name)
     log = await node.wal.open(name, channel.term)
@@ -56,7 +52,7 @@ async def open_owned_log(channel: PChannel, node: NodeRuntime, clock: Clock) -> 
         first = (tick,)
         await log.append(first)
         notes.debug("first tick written")
-    return OwnedLog(log, permit, recovered, end, first, empty=bounds.first_id == bounds.next_id)
+    return OwnedLog(log, recovered, end, first, empty=bounds.first_id == bounds.next_id)
 
 
 async def _first_tick(

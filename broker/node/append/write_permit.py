@@ -7,16 +7,17 @@ from broker.node.state.node_runtime import NodeRuntime
 
 
 class WritePermit:
-    """Bound to the node's session at creation: a later session revokes it for good.
+    """Bound to the node's session in which the channel was assigned: a later one revokes it.
 
     Between two sessions the coordinator may have assigned the channel to another node.
     """
 
-    def __init__(self, name: PChannelName, node: NodeRuntime, clock: Clock) -> None:
+    def __init__(self, name: PChannelName, node: NodeRuntime, clock: Clock, session: int) -> None:
         self._name = name
         self._node = node
         self._clock = clock
-        self._session = node.write_lease.session
+        # Assigned before the first session: the writer takes the one in which it opens at last.
+        self._session = session or node.write_lease.session
 
     async def take(self, count: int, above: TimeTick) -> TimeTick:
         """The first of `count` ticks above `above`; Refused(ON_SHUTDOWN) without a write lease.

@@ -74,6 +74,8 @@ class Membership(Actor[MembershipMessage]):
         self._join = join
         self._directory = directory
         self._lease: NodeLease | None = None
+        self._session = 0
+        """To be renewed; 0: register."""
         self._stopping = self._lost = False
         self._failures = self._sessions = 0
         self._began_s = 0.0
@@ -82,11 +84,13 @@ class Membership(Actor[MembershipMessage]):
     async def started(self, context: Context[MembershipMessage]) -> None:
         """Register at once; nothing may be written before that has succeeded.
 
-        After a restart the coordinator returns the session of this process.
+        After a restart renew the session of the incarnation before: if it is over meanwhile, the
+        channels of that session have to be closed, as ever.
         """
         self._context = context
         self._began_s = context.clock.monotonic_s()
-        if not self._write_lease.session:
+        self._session = self._write_lease.session
+        if not self._session:
             # A coordinator that knows an earlier process at this address may assign channels before
             # it has registered this one. A writer opened then would be of no session, for good.
             self._write_lease.end()
@@ -110,11 +114,11 @@ class Membership(Actor[MembershipMessage]):
 
     async def stopped(self) -> None:
         """Leave the cluster, so that the coordinator need not wait for the lease to expire."""
-        if self._lease is None:
+        if not self._session:
             return
         self._write_lease.end()  # first: once `leave` is sent, the channels may move at any time
         try:
-            await self._enrolment.leave(self._lease.session, self._call_s())
+            await self._enrolment.leave(self._session, self._call_s())
         except Refused as error:
             log.info(
                 "cannot tell the coordinator that this node leaves: its lease will expire",
@@ -145,10 +149,10 @@ class Membership(Actor[MembershipMessage]):
         return self._settings.revision
 
     async def _ask(self) -> NodeLease:
-        if self._lease is None:
+        if not self._session:
             return await self._enrolment.register(FIRST_CALL_S, self._settings.revision)
         return await self._enrolment.renew(
-            self._lease.session, self._call_s(), self._settings.revision, stopping=self._stopping
+            self._session, self._call_s(), self._settings.revision, stopping=self._stopping
         )
 
     def _granted(self, lease: NodeLease, asked_s: float) -> None:
@@ -156,7 +160,7 @@ class Membership(Actor[MembershipMessage]):
             log.warning("the coordinator answers again", node=self._node, failures=self._failures)
         if self._lease is None:
             self._sessions += 1
-        self._lease = lease
+        self._lease, self._session = lease, lease.session
         self._failures, self._last_error = 0, ""
         # From before the request was sent. The coordinator counts from when it arrived, so the
         # write lease here always ends before it may assign the channels to another node.
@@ -169,11 +173,11 @@ class Membership(Actor[MembershipMessage]):
     def _refused(self, refusal: Refusal) -> None:
         self._failures += 1
         self._last_error = refusal.cause
-        if refusal.code is StreamingCode.IGNORED_OPERATION and self._lease is not None:
+        if refusal.code is StreamingCode.IGNORED_OPERATION and self._session:
             log.warning(
                 "the coordinator ended this node's session: closing all channels", node=self._node
             )
-            self._lease, self._lost = None, True
+            self._lease, self._session, self._lost = None, 0, True
             # First: closing takes a while, and the channels may already have other owners.
             self._write_lease.end()
             self._close_channels()

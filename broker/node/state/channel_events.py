@@ -19,12 +19,14 @@ class ChannelFailed:
     """A pchannel could not be opened at this term, or lost it.
 
     `final`: it must not be opened here again. Otherwise its supervisor retries at later terms.
+    `closing`: it could not be closed, and may still be open.
     """
 
     name: PChannelName
     term: Term
     refusal: Refusal
     final: bool
+    closing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ class WriteLease:
 
     Session 0: none was granted yet.
 
-    A writer remembers `session` when it opens. After a change of session it may never write again:
-    in between, the coordinator may have assigned its channel to another node.
+    A writer keeps the `session` of its assignment. After a change of session it may never write
+    again: in between, the coordinator may have assigned its channel to another node.
     """
 
     def __init__(self) -> None:

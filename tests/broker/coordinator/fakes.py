@@ -25,11 +25,15 @@ NAMES = pchannel_names("by-dev", 4)
 
 
 class ShakyStore:
-    """A MetaStore in front of another: slow, refusing while `broken`, losing races to come."""
+    """A MetaStore in front of another: slow, refusing while `broken`, losing races to come.
+
+    `deletes` False refuses writes that delete something.
+    """
 
     def __init__(self, store: MetaStore, clock: Clock | None = None) -> None:
         self.inner = store
         self.broken = False
+        self.deletes = True
         self.lost_races = 0
         self.writes = 0
         self.delay_s = 0.0
@@ -53,6 +57,8 @@ class ShakyStore:
         expect: Mapping[str, int] | None = None,
     ) -> int:
         await self._pass()
+        if deletes and not self.deletes:
+            raise MetaError("nothing can be deleted")
         if self.lost_races:
             self.lost_races -= 1
             raise Conflict("somebody", 1, 2)

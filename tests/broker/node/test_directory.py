@@ -65,6 +65,23 @@ def test_assign_and_remove_follow_the_table() -> None:
     run_seeded(1, scenario)
 
 
+def test_a_remove_that_reaches_nobody_is_not_said_to_be_done() -> None:
+    """The coordinator would open the channel elsewhere, and two owners would close ticks."""
+
+    async def scenario() -> None:
+        async with running_node() as world:
+            assert await world.assign(term=1) is None
+            await world.clock.sleep(1.0)
+            world.system.kill(f"/root/node/channels/{PCHANNEL}/controller")
+            assert code(await world.remove(term=1)) is StreamingCode.INNER
+            assert world.node.open_channels.find(PCHANNEL) is not None
+            await world.clock.sleep(1.0)
+            assert await world.remove(term=1) is None, "it may be asked for again"
+            assert world.node.open_channels.find(PCHANNEL) is None
+
+    run_seeded(9, scenario)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_an_overtaken_assign_is_refused_and_the_newest_one_serves(seed: int) -> None:
     async def scenario() -> None:

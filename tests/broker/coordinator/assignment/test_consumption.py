@@ -11,7 +11,7 @@ from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused
 from tests.broker.coordinator.assignment.following import seeded
 from tests.broker.coordinator.fakes import ShakyStore
-from tests.broker.coordinator.leases.test_registrar import World
+from tests.broker.coordinator.leases.registered import World
 
 CONSUMPTION = "/coordinator/consumption"
 

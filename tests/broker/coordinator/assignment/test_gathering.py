@@ -14,7 +14,7 @@ from tests.broker.coordinator.assignment.following import (
     terms_in,
 )
 from tests.broker.coordinator.fakes import NAMES
-from tests.broker.coordinator.leases.test_registrar import LEASE_S, World
+from tests.broker.coordinator.leases.registered import LEASE_S, World
 
 GRACE = StartupGrace(grace_s=2.0)
 

@@ -30,7 +30,7 @@ from broker.model.master.live_config import ConfigChange
 from broker.ports.meta import MetaEntry, MetaError, MetaStore
 from broker.process_settings import Settings
 from tests.broker.coordinator.assignment.following import seeded
-from tests.broker.coordinator.leases.test_registrar import World
+from tests.broker.coordinator.leases.registered import World
 
 SYS_CONFIG = "/coordinator/sys_config"
 

@@ -78,22 +78,43 @@ def test_an_assign_that_is_overtaken_is_told_so() -> None:
 
 
 def test_a_failed_open_gives_its_error_and_burns_the_term() -> None:
-    lifetime = failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN)
+    lifetime = failed(accepted(NEVER_SEEN, serve(3)), serve(3), BROKEN)
     assert answer_for(lifetime, serve(3)) == BROKEN
     assert code(expect(lifetime, serve(3))) is StreamingCode.IGNORED_OPERATION
-    assert answer_for(accepted(lifetime, remove(3)), remove(3)) is None
     assert answer_for(opened(accepted(lifetime, serve(4)), Term(4)), serve(4)) is None
 
 
+def test_a_remove_at_a_term_that_failed_waits_for_what_was_served_before() -> None:
+    lifetime = opened(accepted(NEVER_SEEN, serve(2)), Term(2))
+    lifetime = accepted(failed(accepted(lifetime, serve(3)), serve(3), BROKEN), remove(3))
+    assert answer_for(lifetime, remove(3)) == NoAnswerYet()
+    assert answer_for(closed(lifetime, Term(3)), remove(3)) is None
+
+
+def test_a_remove_that_failed_says_so_and_may_be_asked_for_again() -> None:
+    lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
+    lifetime = failed(lifetime, remove(3), BROKEN)
+    assert answer_for(lifetime, remove(3)) == BROKEN
+    assert lifetime.expected == lifetime.current == serve(3)
+    lifetime = accepted(lifetime, remove(3))
+    assert answer_for(closed(lifetime, Term(3)), remove(3)) is None
+
+
+def test_a_remove_that_fails_behind_a_later_stage_changes_no_expectation() -> None:
+    lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
+    lifetime = failed(accepted(lifetime, serve(4)), remove(3), BROKEN)
+    assert lifetime.expected == serve(4)
+
+
 def test_a_term_that_failed_may_still_come_to_serve() -> None:
-    lifetime = opened(failed(accepted(NEVER_SEEN, serve(3)), Term(3), BROKEN), Term(3))
+    lifetime = opened(failed(accepted(NEVER_SEEN, serve(3)), serve(3), BROKEN), Term(3))
     assert lifetime == ChannelLifetime(serve(3), serve(3))
     assert answer_for(accepted(lifetime, remove(3)), remove(3)) == NoAnswerYet()
 
 
 def test_news_of_an_older_term_change_nothing() -> None:
     lifetime = opened(NEVER_SEEN, Term(5))
-    assert opened(lifetime, Term(4)) == failed(lifetime, Term(4), BROKEN) == lifetime
+    assert opened(lifetime, Term(4)) == failed(lifetime, serve(4), BROKEN) == lifetime
     assert closed(lifetime, Term(4)) == lifetime
 
 
@@ -116,6 +137,14 @@ def test_a_remove_that_is_overtaken_has_succeeded() -> None:
     assert answer_for(accepted(lifetime, serve(4)), remove(3)) is None
 
 
+def test_a_remove_that_is_asked_for_again_at_a_higher_term_waits_as_well() -> None:
+    lifetime = accepted(opened(accepted(NEVER_SEEN, serve(3)), Term(3)), remove(3))
+    lifetime = accepted(lifetime, remove(4))
+    assert answer_for(lifetime, remove(3)) == answer_for(lifetime, remove(4)) == NoAnswerYet()
+    lifetime = closed(lifetime, Term(4))
+    assert answer_for(lifetime, remove(3)) is answer_for(lifetime, remove(4)) is None
+
+
 def test_a_remove_of_a_channel_never_seen_is_taken() -> None:
     lifetime = closed(accepted(NEVER_SEEN, remove(3)), Term(3))
     assert answer_for(lifetime, remove(3)) is None
@@ -128,7 +157,9 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_expectations_never_go_back(steps: list[tuple[object, int, bool]]) -> None:
+def test_expectations_go_back_only_behind_a_remove_that_failed(
+    steps: list[tuple[object, int, bool]],
+) -> None:
     lifetime = NEVER_SEEN
     for step, term, removed in steps:
         before = lifetime.expected
@@ -139,7 +170,9 @@ def test_expectations_never_go_back(steps: list[tuple[object, int, bool]]) -> No
             )
             lifetime = answer if isinstance(answer, ChannelLifetime) else lifetime
         elif step is failed:
-            lifetime = failed(lifetime, Term(term), BROKEN)
+            lifetime = failed(lifetime, ServingState(Term(term), removed), BROKEN)
+            if before == ServingState(Term(term), removed=True) and removed:
+                before = min(before, lifetime.current)
         else:
             lifetime = (opened if step is opened else closed)(lifetime, Term(term))
         assert lifetime.expected >= before

@@ -21,7 +21,7 @@ from broker.node.membership.membership import (
 from broker.node.state.write_lease import WriteLease
 from broker.ports.nodes import NodeLease
 from broker.process_settings import Settings
-from tests.broker.node.world import DIRECTORY, NODE, World, message, running_node
+from tests.broker.node.world import DIRECTORY, NODE, PCHANNEL, World, message, running_node
 
 LEASE_S = 2.0
 WAIT_S = 20.0
@@ -195,6 +195,41 @@ def test_a_killed_membership_keeps_the_right_to_write() -> None:
             assert member.may_write()
 
     run_seeded(3, scenario)
+
+
+def test_a_killed_membership_whose_session_is_over_closes_the_channels_of_it() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.join.wait()
+            await world.assign(term=1)
+            member.enrolment.forgotten = True
+            world.system.kill(MEMBERSHIP)
+            await world.clock.sleep(2 * LEASE_S)
+            assert member.enrolment.session == 2
+            assert member.may_write()
+            assert world.node.open_channels.all() == []
+
+    run_seeded(13, scenario)
+
+
+def test_a_channel_that_restarts_in_a_later_session_than_its_own_serves_nobody() -> None:
+    """Others may have owned it in between; until it is closed here it must close no tick."""
+
+    async def scenario() -> None:
+        async with running_node() as world:
+            member = await join(world)
+            await member.join.wait()
+            await world.assign(term=1)
+            member.enrolment.session = 2
+            member.write_lease.until(world.clock.monotonic_s() + LEASE_S, session=2)
+            world.system.kill(world.path("appender"))
+            await world.clock.sleep(LEASE_S / 10)
+            assert world.node.open_channels.all() == [], "before the next renewal"
+            await world.clock.sleep(LEASE_S)
+            assert await world.assign(term=world.terms.newest[PCHANNEL] + 1) is None
+
+    run_seeded(14, scenario)
 
 
 def test_a_node_that_stops_hands_off_its_channels_and_leaves() -> None:

@@ -1,0 +1,86 @@
+"""The end of a node's session is in the store before its channels have other owners."""
+
+from actors.testing import VirtualClock
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.meta.memory_store import MemoryMetaStore
+from broker.model.failure import StreamingCode
+from tests.broker.coordinator.assignment.following import (
+    all_assigned,
+    follow_until,
+    seeded,
+)
+from tests.broker.coordinator.fakes import NAMES, ShakyStore
+from tests.broker.coordinator.leases.registered import LEASE_S, STILL, World, refused
+
+
+def test_a_session_ends_in_the_store_before_its_channels_have_other_owners() -> None:
+    """Else a later coordinator would renew it, and its node would close ticks beside them."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        world = World(clock, store)
+        async with await world.start(rules=STILL) as system:
+            first = await world.register(system, 1)
+            await follow_until(system, all_assigned)
+            second = await world.register(system, 2)
+            store.deletes = False
+            await world.keep(system, 2, second, clock.monotonic_s() + 3 * LEASE_S)
+            assert not world.nodes[1].served, "node 1 is lost, and its record is still there"
+            assert await refused(world.renew(system, 1, first)) is StreamingCode.IGNORED_OPERATION
+            store.deletes = True
+            await world.keep(system, 2, second, clock.monotonic_s() + LEASE_S)
+            await follow_until(system, all_assigned)
+            assert len(world.nodes[1].served) == len(NAMES)
+        world.live = LiveNodes()
+        async with await world.start() as system:
+            assert await refused(world.renew(system, 1, first)) is StreamingCode.IGNORED_OPERATION
+
+    seeded(55, scenario)
+
+
+def test_a_node_that_returns_while_its_record_cannot_be_deleted_stays() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        world = World(clock, store)
+        async with await world.start() as system:
+            first = await world.register(system, 1)
+            store.deletes = False
+            await clock.sleep(2 * LEASE_S)
+            second = await world.register(system, 1)
+            assert second.session > first.session
+            store.deletes = True
+            await world.keep(system, 1, second, clock.monotonic_s() + LEASE_S)
+            assert world.present() == [1]
+            assert len(await store.list("node/", limit=10)) == 1
+
+    seeded(56, scenario)
+
+
+def test_a_store_that_hangs_at_the_end_of_a_session_holds_up_no_other_lease() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        world = World(clock, store)
+        async with await world.start() as system:
+            await world.register(system, 1)
+            second = await world.register(system, 2)
+            store.delay_s = 3600.0
+            await world.keep(system, 2, second, clock.monotonic_s() + 5 * LEASE_S)
+            assert world.present() == [1, 2]
+            store.delay_s = 0.0
+            await world.keep(system, 2, second, clock.monotonic_s() + LEASE_S)
+            assert world.present() == [2]
+
+    seeded(57, scenario)
+
+
+def test_a_registrar_that_starts_drops_nodes_without_a_record() -> None:
+    """The one before it was killed when it had deleted the record."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        world = World(clock, MemoryMetaStore())
+        world.live.put(world.nodes[0])
+        async with await world.start() as system:
+            await world.register(system, 2)
+            assert world.present() == [2]
+
+    seeded(58, scenario)
