@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     """The claim with the user's roles: a list, or a text with spaces between."""
     jwt_algorithms: Annotated[str, AfterValidator(checked_algorithms)] = ",".join(ALGORITHMS)
     """How JWTs may be signed, with commas between."""
+    jwt_refresh_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """How often keys behind a URL are read; a withdrawn key is good for as long, and 6 s more."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=64)] = "by-dev"
     """Name of the cluster, the first part of every pchannel name; fixed for a data folder."""
@@ -346,8 +348,7 @@ class Settings(BaseSettings):
     def _has_whole_jwt(self) -> Self:
         needed = {name: getattr(self, name) for name in ("jwt_jwks", "jwt_issuer", "jwt_audience")}
         given = [name for name, it in needed.items() if it]
-        missing = [name for name, it in needed.items() if not it]
-        if given and missing:
+        if given and (missing := [name for name, it in needed.items() if not it]):
             raise ValueError(f"{given[0]} is set without {' and '.join(missing)}; JWTs need them")
         if given and self.auth != "on":
             raise ValueError("jwt_jwks is set while auth is off; set auth to 'on', too")

@@ -40,7 +40,7 @@ async def jwt_access(settings: Settings, now_s: Callable[[], float]) -> JwtAcces
     """
     if not settings.jwt_jwks:
         return None
-    source = key_source(settings.jwt_jwks)
+    source = key_source(settings.jwt_jwks, settings.jwt_refresh_s)
     ring = KeyRing(KeyRefresh(source.period_s, source.pause_s), now_s)
     await read_if_due(ring, source)
     if isinstance(source, FileSource) and not ring.keys:

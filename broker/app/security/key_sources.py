@@ -4,9 +4,11 @@ Why not `urllib` in a thread: it cannot be cancelled, and its deadline starts an
 Redirects are not followed, and proxies are not used.
 """
 
+import os
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from io import BytesIO
 from pathlib import Path
@@ -26,6 +28,9 @@ CHUNK_BYTES: Final = 64 * 1024
 URL_PERIOD_S: Final = 60.0
 FILE_PERIOD_S: Final = 0.2
 """So that each look of KeyWatch reads: what a withdrawn key has open ends within 2 s."""
+SETTLED_S: Final = 2.0
+"""A file that has looked the same for so long is not read again: later changes look different,
+as no file system has coarser times."""
 FILE_PAUSE_S: Final = 0.0
 
 
@@ -45,33 +50,67 @@ class KeySource(Protocol):
         ...
 
 
-def key_source(place: str) -> KeySource:
+def key_source(place: str, url_period_s: float = URL_PERIOD_S) -> KeySource:
     """The source that the setting names; see `key_url`."""
     url = key_url(place)
-    return FileSource(Path(place)) if url is None else UrlSource(url)
+    return FileSource(Path(place)) if url is None else UrlSource(url, period_s=url_period_s)
 
 
 class FileSource:
-    """A file, which may be replaced at any time."""
+    """A file, which may be replaced or changed at any time; it is read when it has."""
 
     period_s, pause_s = FILE_PERIOD_S, FILE_PAUSE_S
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now_s: Callable[[], float] = anyio.current_time) -> None:
         self._path = path
+        self._now_s = now_s
+        self._read: _FileRead | None = None
+        self.reads = 0
+        """How often its content was read."""
 
     async def read(self) -> bytes:
         """See KeySource."""
         try:
             with anyio.fail_after(READ_S):
-                return await anyio.to_thread.run_sync(self._content, abandon_on_cancel=True)
+                read = await anyio.to_thread.run_sync(
+                    self._content, self._read, self._now_s(), abandon_on_cancel=True
+                )
         except TimeoutError:
             raise BadSource(f"{self._path} was not read within {READ_S:g} s") from None
         except OSError as error:
             raise BadSource(f"cannot read {self._path}: {error.strerror or error}") from None
+        self.reads += read is not self._read
+        self._read = read
+        return read.content
 
-    def _content(self) -> bytes:
+    def _content(self, last: "_FileRead | None", now_s: float) -> "_FileRead":
+        """In a thread: what was read last, if the file has not changed since."""
         with self._path.open("rb") as file:
-            return file.read(KEY_SET_BYTES_MAX + 1)
+            # Before its bytes: what changes while they are read is read again.
+            stamp = _stamp(file.fileno())
+            since_s = now_s
+            if last is not None and last.stamp == stamp:
+                since_s = last.since_s
+                if last.settled:
+                    return last
+            content = file.read(KEY_SET_BYTES_MAX + 1)
+        return _FileRead(content, stamp, since_s, settled=now_s - since_s >= SETTLED_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileRead:
+    """`since_s`: when the file was first seen with this stamp."""
+
+    content: bytes
+    stamp: tuple[int, int, int, int]
+    since_s: float
+    settled: bool
+
+
+def _stamp(file: int) -> tuple[int, int, int, int]:
+    """What changes with a file: also when its time of change was set back."""
+    about = os.fstat(file)
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 class UrlSource:
@@ -80,14 +119,14 @@ class UrlSource:
     `trust`: whom to believe that they have the name in the URL; the system's authorities.
     """
 
-    period_s, pause_s = URL_PERIOD_S, PAUSE_S
-
     def __init__(
         self,
         url: KeyUrl,
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         within_s: float = READ_S,
+        period_s: float = URL_PERIOD_S,
     ) -> None:
+        self.period_s, self.pause_s = period_s, min(PAUSE_S, period_s)
         self._url = url
         self._trust = trust
         self._within_s = within_s

@@ -40,6 +40,14 @@ async def test_the_settings_say_what_a_token_must_hold(tmp_path: Path) -> None:
     assert made.child().name == "jwt_keys"
 
 
+async def test_the_settings_say_how_often_a_url_is_read() -> None:
+    page = Page(key_set(jwk("k1")))
+    async with published(page):
+        made = await jwt_access(given(jwt_jwks=page.url, jwt_refresh_s=3), now_s)
+    assert made is not None
+    assert (made.source.period_s, made.ring.refresh.period_s) == (3.0, 3.0)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

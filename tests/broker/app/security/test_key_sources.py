@@ -1,6 +1,8 @@
 """Keys behind files and URLs, with real servers that misbehave."""
 
+import os
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -11,6 +13,7 @@ from broker.app.security.key_sources import (
     BadSource,
     FileSource,
     UrlSource,
+    _stamp,
     key_source,
 )
 from broker.core.security.key_place import KeyUrl, key_url
@@ -157,6 +160,65 @@ async def test_a_file_is_read_up_to_what_a_key_set_may_have(tmp_path: Path) -> N
     assert len(await FileSource(file).read()) == KEY_SET_BYTES_MAX + 1
     with pytest.raises(BadSource, match="Is a directory"):
         await FileSource(tmp_path).read()
+
+
+async def test_a_file_is_read_again_only_once_it_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    now_s = 0.0
+    source = FileSource(file, lambda: now_s)
+
+    async def reads_of(content: bytes) -> int:
+        before = source.reads
+        assert await source.read() == content
+        return source.reads - before
+
+    file.write_bytes(BODY)
+    assert await reads_of(BODY) == 1
+    now_s = 1.9
+    assert await reads_of(BODY) == 1, "a change within the file system's clock may look the same"
+    now_s = 2.0
+    assert await reads_of(BODY) == 1
+    now_s = 2.25
+    assert await reads_of(BODY) == 0
+
+    other = bytes(len(BODY))
+    about = file.stat()
+    file.write_bytes(other)
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert await reads_of(other) == 1, "in place, as long as before, with its time set back"
+
+    replacing = tmp_path / "new.json"
+    replacing.write_bytes(BODY)
+    replacing.replace(file)
+    assert await reads_of(BODY) == 1
+    now_s = 10.0
+    file.unlink()
+    with pytest.raises(BadSource, match="No such file"):
+        await source.read()
+    file.write_bytes(other)
+    assert await reads_of(other) == 1
+
+
+async def test_a_change_that_cannot_be_seen_is_found_while_the_file_is_new(tmp_path: Path) -> None:
+    """As on a file system whose times have whole seconds: the same inode, size and times."""
+    file = tmp_path / "keys.json"
+    file.write_bytes(BODY)
+    now_s = 0.0
+    source = FileSource(file, lambda: now_s)
+    assert await source.read() == BODY
+    assert source._read is not None
+    file.write_bytes(BODY[::-1])
+    with file.open("rb") as opened:
+        source._read = replace(source._read, stamp=_stamp(opened.fileno()))
+    now_s = 1.0
+    assert await source.read() == BODY[::-1]
+
+
+async def test_how_often_a_url_is_read_can_be_set() -> None:
+    seldom = key_source("https://id.example/keys")
+    assert (seldom.period_s, seldom.pause_s) == (60.0, 10.0)
+    often = key_source("https://id.example/keys", 5.0)
+    assert (often.period_s, often.pause_s) == (5.0, 5.0)
 
 
 async def test_the_system_decides_whom_to_trust_unless_told() -> None:
