@@ -8,8 +8,14 @@ from dataclasses import dataclass
 import grpclib.client
 import grpclib.server
 from grpclib.const import Cardinality
-from grpclib.metadata import decode_bin_value, decode_grpc_message
-from h2.exceptions import ProtocolError
+from grpclib.exceptions import GRPCError
+from grpclib.metadata import (
+    decode_bin_value,
+    decode_grpc_message,
+    encode_bin_value,
+    encode_grpc_message,
+)
+from h2.exceptions import ProtocolError, StreamClosedError
 
 from broker.transport.streams import BatchStream, StreamGone
 
@@ -44,6 +50,31 @@ class ServerBatchStream(BatchStream):
         if not self._call._send_initial_metadata_done:
             await self._call.send_initial_metadata()
         await super().write_framed(framed, deadline_s=deadline_s)
+
+    async def refuse(self, error: GRPCError, trailers: Mapping[str, str]) -> None:
+        """End a call that was not answered yet with this error, and trailers beside its status.
+
+        Does what grpclib does, which sends no trailer of gRPC's own names for anybody. Nothing once
+        the call has an answer: these trailers are for libraries that retry, which then do not.
+        """
+        call, stream = self._call, self._stream
+        if call._send_initial_metadata_done or stream._transport.is_closing():
+            return
+        headers = [
+            (":status", "200"),
+            ("content-type", call._content_type),
+            ("grpc-status", str(error.status.value)),
+            ("grpc-message", encode_grpc_message(error.message or "")),
+            (DETAILS_TRAILER, encode_bin_value(error.details).decode("ascii")),
+            *trailers.items(),
+        ]
+        try:
+            await stream.send_headers(headers, end_stream=True)
+        except StreamClosedError:
+            return  # the peer has ended the call itself
+        call._send_trailing_metadata_done = True
+        if stream.closable:
+            stream.reset_nowait()
 
 
 class ClientBatchStream(BatchStream):

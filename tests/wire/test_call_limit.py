@@ -1,5 +1,6 @@
 """Too many calls of one identity, in gRPC's words: what grpcio and our client make of them."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -13,6 +14,7 @@ from broker.client.errors import DeadlineExceeded, RateLimited
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
 from broker.core.pressure.limit_rules import parsed_limits
+from broker.edge.rpc.failures import PUSHBACK
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.tidemark import v1
 from tests.wire.controlled import SECRET, controlled
@@ -21,6 +23,17 @@ from tests.wire.small_broker import SmallBroker, small_broker
 
 HEALTH, CHECK = "/tidemark.v1.Admin/Health", "/grpc.health.v1.Health/Check"
 CLUSTER = "by-dev"
+RETRIES = {
+    "name": [{}],
+    "retryPolicy": {
+        "maxAttempts": 5,
+        "initialBackoff": "0.001s",
+        "maxBackoff": "0.001s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+    },
+}
+"""Of every method."""
 
 
 @asynccontextmanager
@@ -66,6 +79,28 @@ async def test_who_calls_too_often_is_told_when_to_come_again() -> None:
         assert said is not None
         assert said.code == Code.RATE_LIMIT_REJECTED
         assert "identity '127.0.0.1' is over its limit of calls; try again in" in said.cause
+
+
+async def test_grpcs_own_retries_come_when_they_are_told() -> None:
+    """Five tries with 1 ms between them would be over long before the limit has room again."""
+    async with world("identity:127.0.0.1 calls=10") as (broker, _):
+        options = (
+            ("grpc.service_config", json.dumps({"methodConfig": [RETRIES]})),
+            ("grpc.use_local_subchannel_pool", 1),
+        )
+        async with grpc.aio.insecure_channel(broker.address, options=options) as channel:
+            peer = Peer(channel)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(24):
+                    tasks.start_soon(peer.call, HEALTH, b"")
+        assert broker.edge.meters.limit_refused > 0
+
+
+async def test_the_trailer_says_what_the_details_say() -> None:
+    async with world("identity:127.0.0.1 calls=10") as (_, peer):
+        error = await until_refused(peer)
+        (told,) = [value for key, value in error.trailing_metadata() or () if key == PUSHBACK]
+        assert int(told) == round(retry_s(error) * 1000)
 
 
 async def test_streams_are_calls_too_and_probes_are_not() -> None:

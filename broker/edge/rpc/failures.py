@@ -2,8 +2,12 @@
 
 The message of a gRPC status stays empty: clients read the StreamingError in
 `grpc-status-details-bin`, and grpc-go drops it unless both codes agree. Who is over a limit of a
-rate gets the time to wait as a `google.rpc.RetryInfo` beside it.
+rate gets the time to wait as a `google.rpc.RetryInfo` beside it, and in the trailer by which gRPC's
+libraries retry themselves.
 """
+
+from collections.abc import Mapping
+from typing import Final
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
@@ -14,6 +18,17 @@ from broker.transport import CutShort, Stalled
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.status import StreamingError, grpc_code, status_details
 from schemas.wire import Malformed
+
+PUSHBACK: Final = "grpc-retry-pushback-ms"
+"""By it a library with a retry policy waits as long as the server says (gRPC's proposal A6)."""
+_PUSHBACK_MS_MAX: Final = 2**31 - 1
+
+
+def grpc_trailers(refusal: Refusal) -> Mapping[str, str]:
+    """What the trailers say beside the status that `grpc_error` gives."""
+    if not isinstance(refusal, Throttled):
+        return {}
+    return {PUSHBACK: str(min(refusal.retry_ms, _PUSHBACK_MS_MAX))}
 
 
 def grpc_error(refusal: Refusal) -> GRPCError:

@@ -23,7 +23,7 @@ from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.audit.audited_call import AuditedCall
 from broker.edge.rpc.audit.named_objects import cut_name
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.failures import grpc_error, refusal_of, timed_out, unwrapped
+from broker.edge.rpc.failures import grpc_error, grpc_trailers, refusal_of, timed_out, unwrapped
 from broker.edge.rpc.leader_gate import Gate
 from broker.edge.rpc.peer_names import peer_identity
 from broker.edge.rpc.quotas import Quotas
@@ -292,7 +292,10 @@ class Middleware:
                 log.exception("call failed")
                 refusal = Refusal(StreamingCode.UNKNOWN, "internal error; see the server's log")
             call.audited.ended(refusal)
-            raise grpc_error(refusal) from error
+            ending = grpc_error(refusal)
+            if trailers := grpc_trailers(refusal):
+                await call.stream.refuse(ending, trailers)
+            raise ending from error
         finally:
             self.access.leave(call.access)
 

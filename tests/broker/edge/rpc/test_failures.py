@@ -4,8 +4,8 @@ import pytest
 from grpclib.const import Status
 
 from actors import ActorError, AskTimeout, MailboxFull, NoSuchActor
-from broker.edge.rpc.failures import grpc_error, refusal_of
-from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.edge.rpc.failures import PUSHBACK, grpc_error, grpc_trailers, refusal_of
+from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
 from broker.transport import CutShort, Stalled
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.wire import Malformed
@@ -26,6 +26,16 @@ def test_each_code_has_the_status_of_milvus_newest_table(code: StreamingCode) ->
     error = grpc_error(Refusal(code, "why"))
     assert error.status is STATUS_OF.get(code, Status.FAILED_PRECONDITION)
     assert error.message == "", "clients read the details"
+
+
+@pytest.mark.parametrize(("retry_ms", "text"), [(1, "1"), (1234, "1234"), (2**40, "2147483647")])
+def test_who_is_over_a_limit_is_told_when_to_retry_in_grpcs_words(retry_ms: int, text: str) -> None:
+    throttled = Throttled(Code.RATE_LIMIT_REJECTED, "too many", retry_ms)
+    assert grpc_trailers(throttled) == {PUSHBACK: text}
+
+
+def test_a_library_chooses_the_time_after_other_refusals() -> None:
+    assert grpc_trailers(Refusal(Code.RATE_LIMIT_REJECTED, "the disk is full")) == {}
 
 
 def test_the_details_are_the_golden_bytes() -> None:
