@@ -36,11 +36,15 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """The certificate and key of a server; `client_ca`: who signs clients, each must show one."""
+    """The certificate and key of a server; `client_ca`: who signs clients.
+
+    With it each must show a certificate, or may, if they are `client_optional`.
+    """
 
     cert: Path
     key: Path
     client_ca: Path | None = None
+    client_optional: bool = False
 
 
 class Reloaded:
@@ -138,7 +142,7 @@ def _server_context(files: ServerFiles, protocol: str) -> ssl.SSLContext:
     _load_own(context, files.cert, files.key)
     if files.client_ca is not None:
         _load_trusted(context, files.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL if files.client_optional else ssl.CERT_REQUIRED
     return context
 
 

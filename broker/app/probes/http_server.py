@@ -35,10 +35,14 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A GET: the values of its headers by their names in lower case, and HOST:PORT of its peer."""
+    """A GET: the values of its headers by their names in lower case, and HOST:PORT of its peer.
+
+    `certificate`: what the peer has shown of itself, as Python parses it; None without.
+    """
 
     headers: Mapping[str, str]
     address: str
+    certificate: dict[str, object] | None = None
 
 
 Page = Callable[[PageRequest], Awaitable[PageAnswer]]
@@ -107,7 +111,8 @@ async def _answer(
         found = PageAnswer(b"pages are read with GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
     else:
         host, port, *_ = writer.get_extra_info("peername") or ("", 0)
-        found = await page(PageRequest(headers, f"{host}:{port}"))
+        shown = writer.get_extra_info("peercert") or None
+        found = await page(PageRequest(headers, f"{host}:{port}", shown))
     lines = [
         f"HTTP/1.1 {found.status.value} {found.status.phrase}",
         f"Content-Type: {found.content_type}",

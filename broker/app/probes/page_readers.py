@@ -1,7 +1,7 @@
 """Who may read a page of the HTTP port that has names in it, while access is controlled.
 
-By the same proof as calls: `Authorization: Bearer TOKEN`, of ours or of an identity provider. The
-port asks for no certificate, since probes have none.
+By the same proof as calls: `Authorization: Bearer TOKEN`, of ours or of an identity provider, or
+without one the certificate of a user. The port lets in who shows none, since probes have none.
 """
 
 from http import HTTPStatus
@@ -32,8 +32,9 @@ class PageReaders:
         # Nothing else: the secret of the cluster's processes is no proof here.
         metadata = {AUTHORIZATION: shown} if shown else {}
         try:
-            await gate.prepare(metadata)
-            access = gate.enter(metadata, None)
+            peer = _Peer(request)
+            await gate.prepare(metadata, peer)
+            access = gate.enter(metadata, peer)
             user = access.name
             try:
                 await access.need(OBSERVE, (gate.names.cluster,))
@@ -44,6 +45,20 @@ class PageReaders:
             self._audit.page_refused(path, request.address, refusal.code.name, user)
             return _answer(refusal)
         return None
+
+
+class _Peer:
+    """Who sent a request, as the gate asks."""
+
+    def __init__(self, request: PageRequest) -> None:
+        self._request = request
+
+    def addr(self) -> tuple[object, ...] | None:
+        host, _, port = self._request.address.rpartition(":")
+        return host, port
+
+    def cert(self) -> dict[str, object] | None:
+        return self._request.certificate
 
 
 def _answer(refusal: Refusal) -> PageAnswer:

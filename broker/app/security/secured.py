@@ -26,19 +26,25 @@ def server_tls(settings: Settings) -> ServerTls | None:
 
     Raises CannotStart for files that cannot be used.
     """
-    return _server_tls(settings, settings.tls_ca, "h2")
+    return _server_tls(settings, "h2", settings.tls_ca)
 
 
 def http_tls(settings: Settings) -> ServerTls | None:
-    """The TLS of the HTTP port, which asks no probe for a certificate. Raises CannotStart."""
-    return _server_tls(settings, None, "http/1.1")
+    """The TLS of the HTTP port. Raises CannotStart.
+
+    A probe needs no certificate. Who reads the metrics may show one, while they ask for a proof.
+    """
+    client_ca = settings.tls_ca if settings.auth == "on" else None
+    return _server_tls(settings, "http/1.1", client_ca, optional=True)
 
 
-def _server_tls(settings: Settings, client_ca: Path | None, protocol: str) -> ServerTls | None:
+def _server_tls(
+    settings: Settings, protocol: str, client_ca: Path | None, *, optional: bool = False
+) -> ServerTls | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     try:
-        files = ServerFiles(settings.tls_cert, settings.tls_key, client_ca)
+        files = ServerFiles(settings.tls_cert, settings.tls_key, client_ca, optional)
         return ServerTls(files, protocol)
     except BadTls as error:
         raise CannotStart(f"TLS: {error}") from None

@@ -30,11 +30,11 @@ GUARD_S = 60.0
 
 
 async def fetch(
-    base: str, path: str, *lines: str, method: str = "GET"
+    base: str, path: str, *lines: str, method: str = "GET", tls: ssl.SSLContext | None = None
 ) -> tuple[int, dict[str, str], str]:
     """Status, headers and body of an answer, which ends with the connection."""
-    host, _, port = base.removeprefix("http://").rpartition(":")
-    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    host, _, port = base.partition("://")[2].rpartition(":")
+    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=tls)
     request = [f"{method} {path} HTTP/1.1", "Host: here", *lines, "", ""]
     writer.write("\r\n".join(request).encode())
     with anyio.fail_after(GUARD_S):
