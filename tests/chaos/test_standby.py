@@ -12,6 +12,9 @@ import pytest
 from broker.client import Client, Deadlines, TidemarkError, connect
 from broker.client.cluster import Health
 from broker.client.errors import NotLeader
+from broker.client.lifetime import ClientLifetime
+from broker.client.net.connection import Connection
+from schemas.generated.tidemark import v1
 from tests.broker_process import free_port
 from tests.roles_processes import GUARD_S, RoleProcess, until
 
@@ -88,10 +91,15 @@ async def test_a_standby_names_the_leader_and_refuses_everything_else(tmp_path: 
         leader, standby = found.addresses
         told = await health(log)
         assert (told.leader, told.standbys) == (leader, (standby,))
+        alone = Connection(standby, cluster="by-dev", lifetime=ClientLifetime())
+        asked = v1.ListCollectionsRequest(), v1.ListCollectionsResponse
         with pytest.raises(NotLeader, match=f"the leader is {leader}; call it") as refused:
-            async with connect(standby):
-                pass
+            await alone.call("/tidemark.v1.Collections/List", *asked, deadline_s=GUARD_S)
+        alone.close()
         assert refused.value.leader == leader
+        # Who knows it alone is led on by that answer.
+        async with connect(standby) as other:
+            assert await other.collections.list() == []
         # Wrong addresses, one that is away, and a standby before the leader.
         nobody = f"127.0.0.1:{free_port()}"
         async with connect(f"{nobody},{standby},{leader}") as other:

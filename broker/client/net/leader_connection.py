@@ -1,7 +1,10 @@
-"""Connections to several coordinators of one cluster, of which one leads; follows the leader.
+"""Connections to the coordinators of one cluster, of which one leads; follows the leader.
 
 A call that was certainly not carried out is made again: nothing listened, or the coordinator does
 not lead; so is one that changes nothing. Every other failure is the caller's, as with one server.
+
+Of one address alone nothing is known but that: it may be a coordinator that stands by and names the
+leader, or the only server there is, which gets the time that a call has.
 """
 
 import random
@@ -52,6 +55,7 @@ class LeaderConnection(Connection):
         self._addresses = tuple(addresses)
         self._connect = connect
         self._spread = spread
+        self._alone = len(addresses) == 1
         self._target = self._addresses[0]
         self._unreached: set[str] = set()
         for address in addresses:
@@ -73,7 +77,8 @@ class LeaderConnection(Connection):
                 backoff = backoff.failed()
                 pause_s = backoff.delay_s(self._spread.random())
                 lost = isinstance(error, ConnectionLost) and not error.unsent
-                again = self._may_repeat(error) or (lost and _reads(path))
+                elsewhere = not self._alone or target not in self._addresses
+                again = self._may_repeat(error) or (lost and elsewhere and _reads(path))
                 if not again or anyio.current_time() + pause_s >= until_s:
                     raise
             else:
@@ -96,7 +101,8 @@ class LeaderConnection(Connection):
 
     def tries_on(self, error: TidemarkError) -> bool:
         """See Connection: none led, or this one did not answer."""
-        return isinstance(error, DeadlineExceeded) or self._may_repeat(error)
+        silent = isinstance(error, DeadlineExceeded) and not self._alone
+        return silent or self._may_repeat(error)
 
     def _may_repeat(self, error: TidemarkError) -> bool:
         """Whether the call was certainly not carried out, and another one may reach a leader."""
@@ -108,15 +114,18 @@ class LeaderConnection(Connection):
         return False
 
     def first_answer_s(self, longest_s: float) -> float:
-        """See Connection; shorter than with one server, since another one may answer."""
-        return min(longest_s, SILENT_S)
+        """See Connection; shorter where another server may answer."""
+        only = self._alone and self._target in self._addresses
+        return longest_s if only else min(longest_s, SILENT_S)
 
     def close(self) -> None:
         """Do nothing: who made the connections closes them."""
 
     def _at(self, address: str) -> Connection:
         connection = self._connect(address)
-        connection.limit_dialling(DIAL_S_MAX)
+        # The only server is dialled as long as the call may last.
+        if not self._alone or address not in self._addresses:
+            connection.limit_dialling(DIAL_S_MAX)
         return connection
 
     def _failed(self, target: str, error: TidemarkError) -> None:

@@ -51,11 +51,7 @@ class Network:
         # Not a seeded generator: with one seed two programs would share producer names, and the
         # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
-        self.coordinator = (
-            self.connection(server)
-            if len(servers) == 1
-            else LeaderConnection(servers, self.connection, self.lifetime, spread)
-        )
+        self.coordinator = LeaderConnection(servers, self.connection, self.lifetime, spread)
         self.assignments = Assignments(
             self.coordinator, self.waits, open_s=self.open_s, spread=spread
         )

@@ -1864,9 +1864,9 @@ def connect(
 
     Raises BadAddress when `server` is not HOST:PORT, and ConnectionLost at once when nothing
     listens there; the client reconnects after later losses. Of coordinators that stand by for each
-    other give all addresses: the client follows the one that leads. `cluster`: a server of another
-    cluster refuses every call with OperationIgnored. `limits` bounds what waits to be appended to
-    each pchannel; `gathering` sets how appends become batches.
+    other give all addresses: the client follows the leader, which one that stands by names.
+    `cluster`: a server of another cluster refuses every call with OperationIgnored. `limits` bounds
+    what waits to be appended to each pchannel; `gathering` sets how appends become batches.
 
     With `resend` an append whose stream broke is sent again and stored once, because the log
     remembers the numbers of batches; only a message of Milvus's own kinds (another `type`,

@@ -33,6 +33,7 @@ class Coordinators:
     def __init__(self, *addresses: str, **answers: Reply) -> None:
         self.answers = {f"{host}:1": answer for host, answer in answers.items()}
         self.asked: list[str] = []
+        self.limited: set[str] = set()
         self.leading = LeaderConnection(
             addresses, lambda it: ConnectionFake(self, it), ClientLifetime(), random.Random(1)
         )
@@ -58,6 +59,7 @@ class ConnectionFake(Connection):
     def limit_dialling(self, seconds: float) -> None:
         """A host that is away must not take the whole deadline."""
         assert seconds < DEADLINE_S
+        self._of.limited.add(self.address)
 
 
 def unsent(address: str) -> ConnectionLost:
@@ -192,6 +194,62 @@ def test_the_call_after_a_lost_server_goes_to_another_one(error: TidemarkError) 
             await found.ask()
         await found.ask()
         assert found.asked == ["a:1", "b:1"]
+
+    run_seeded(1, scenario)
+
+
+def test_who_knows_one_that_stands_by_follows_it_to_the_leader() -> None:
+    async def scenario() -> None:
+        found = Coordinators("a:1", a=stands_by("b:1"), b=leads)
+        assert (await found.ask()).state == "healthy"
+        await found.ask()
+        assert found.asked == ["a:1", "b:1", "b:1"], "the leader is asked at once from then on"
+
+        # The leader goes, and the one that is known takes its place.
+        del found.answers["b:1"]
+        found.answers["a:1"] = leads
+        await found.ask()
+        assert found.asked[3:] == ["b:1", "a:1"]
+        assert found.limited == {"b:1"}, "not the one that may be the only server"
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("leader", ["", "b:1"])
+def test_the_error_names_the_leader_that_is_not_reached(leader: str) -> None:
+    async def scenario() -> None:
+        found = Coordinators("a:1", a=stands_by(leader))
+        with pytest.raises((NotLeader, ConnectionLost)) as raised:
+            await found.ask()
+        assert anyio.current_time() > DEADLINE_S - 1, "a leader may be chosen, or come back"
+        if isinstance(raised.value, NotLeader):
+            assert raised.value.leader == leader
+        else:
+            assert leader in str(raised.value)
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("broke"), ServerStopping("bye"), unsent("a:1")])
+def test_the_only_server_is_asked_once(error: TidemarkError) -> None:
+    async def scenario() -> None:
+        found = Coordinators("a:1", a=fails(error))
+        for method in ("Create", "List"):
+            with pytest.raises(type(error)):
+                await found.ask(method)
+        assert found.asked == ["a:1", "a:1"]
+        assert not found.leading.tries_on(error)
+        assert not found.leading.tries_on(DeadlineExceeded("silent"))
+        assert found.leading.first_answer_s(60.0) == 60.0
+
+    run_seeded(1, scenario)
+
+
+def test_a_leader_that_was_followed_has_less_time_to_answer() -> None:
+    async def scenario() -> None:
+        found = Coordinators("a:1", a=stands_by("b:1"), b=leads)
+        await found.ask()
+        assert found.leading.first_answer_s(60.0) < 60.0
 
     run_seeded(1, scenario)
 
