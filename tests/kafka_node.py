@@ -12,6 +12,7 @@ from benchmark.processes import Unavailable
 from hosts.kafka_members import QUICK, kafka_members
 
 from broker.wal.kafka.kafka_url import KafkaPlace
+from tests.missing_part import missing_part
 
 HEAP = "-Xmx384m"
 DOWNLOADS = WORK / "downloads"
@@ -24,7 +25,7 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     try:
         node = KafkaNode(tmp_path_factory.mktemp("kafka") / "node", DOWNLOADS, HEAP, QUICK)
     except Unavailable as reason:
-        pytest.skip(f"no Kafka: {reason}")
+        missing_part(f"no Kafka: {reason}")
     with node:
         yield node
 
@@ -42,5 +43,5 @@ def kafka_cluster(folder: Path, seats: Sequence[KafkaSeat] = ()) -> Iterator[lis
         try:
             nodes = stack.enter_context(kafka_members(folder, DOWNLOADS, places))
         except Unavailable as reason:
-            pytest.skip(f"no Kafka: {reason}")
+            missing_part(f"no Kafka: {reason}")
         yield nodes

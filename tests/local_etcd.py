@@ -1,6 +1,7 @@
 """Real etcd servers on loopback, from Debian's package `etcd-server`, for the tests that want one.
 
-`etcd` on PATH, else where `.ci/run` unpacks it. Tests are skipped where there is none.
+`etcd` on PATH, else where `.ci/run` unpacks it. Where there is none tests are skipped, and
+fail in CI.
 """
 
 import json
@@ -14,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
 from hosts.etcd_program import find_etcd
 
 from tests.broker_process import free_port
+from tests.missing_part import missing_part
 
 READY_S = 30
 
@@ -26,7 +27,7 @@ def etcd_command() -> str:
     """The program; skips the test without one."""
     found = find_etcd()
     if found is None:
-        pytest.skip("etcd is not installed here")
+        missing_part("etcd is not installed here")
     return found
 
 

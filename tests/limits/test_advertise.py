@@ -13,6 +13,7 @@ from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 from tests.broker_process import BrokerProcess, failed_start, free_port
+from tests.missing_part import missing_part
 from tests.network_namespaces import SERVER_IP, WiredHost, two_hosts
 from tests.roles_processes import RoleProcess
 
@@ -26,7 +27,7 @@ def hosts() -> Iterator[tuple[WiredHost, WiredHost]]:
         with two_hosts() as made:
             yield made
     except NoNamespaces as why:
-        pytest.skip(f"network namespaces cannot be made here: {why}")
+        missing_part(f"network namespaces cannot be made here: {why}")
 
 
 def tidemark(

@@ -23,6 +23,7 @@ from anyio.streams.text import TextReceiveStream
 from broker.app import Broker
 from broker.client import Client, connect
 from tests.local_broker import local_broker
+from tests.missing_part import missing_part
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOS = ROOT / "schemas" / "proto"
@@ -44,7 +45,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         check=False,
     )  # fmt: skip
     if fetched.returncode:
-        pytest.skip(f"the modules of the program cannot be fetched: {fetched.stderr}")
+        missing_part(f"the modules of the program cannot be fetched: {fetched.stderr}")
     environment = os.environ | {"GOFLAGS": "-buildvcs=false -mod=readonly"}
     subprocess.run(
         [GO, "build", "-o", str(folder / "producer"), "."], cwd=PROGRAM, env=environment,

@@ -15,6 +15,8 @@ from benchmark.load.pace import Pace
 from benchmark.processes import Unavailable
 from benchmark.results.figures import P50, RATE
 
+from tests.missing_part import missing_part
+
 LISTENER = f"""#!{sys.executable}
 import os, signal, socket, sys
 open(sys.argv[0] + ".pid", "w").write(str(os.getpid()))
@@ -91,8 +93,9 @@ async def test_messages_without_a_confirm_end_a_run(monkeypatch: pytest.MonkeyPa
         await confirms.room(0)
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason="Debian's rabbitmq-server is not installed")
 def test_a_real_server_is_filled_read_and_ended(tmp_path: Path) -> None:
+    if not PROGRAM.exists():
+        missing_part("Debian's rabbitmq-server is not installed")
     pytest.importorskip("rstream")
     with rabbitmq(tmp_path) as server:
         process = psutil.Process(server.pid)

@@ -15,6 +15,8 @@ from hosts.kept_cluster import ClusterState, end_cluster, running_cluster
 from java import find_java
 from runs.hosts_demo.demo import totals_of, verdict
 
+from tests.missing_part import missing_part
+
 ROOT = Path(__file__).parents[2]
 WITH_SPARK = bool(os.environ.get("TIDEMARK_CLUSTER_SPARK"))
 """A minute more, and 2 GB."""
@@ -62,12 +64,12 @@ def script(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def cluster(folder: Path, *words: str) -> Iterator[ClusterState]:
     """Skips where there is no etcd, no Java, or no jars of Kafka."""
     if find_etcd() is None or find_java() is None:
-        pytest.skip("no etcd or no Java")
+        missing_part("no etcd or no Java")
     spark = () if WITH_SPARK else ("--without-spark",)
     up = script(folder, "up", *spark, *words)
     try:
         if "cannot fetch" in up.stderr:
-            pytest.skip(up.stderr)
+            missing_part(up.stderr)
         assert up.returncode == 0, up.stderr + up.stdout
         yield running_cluster(folder)
     finally:

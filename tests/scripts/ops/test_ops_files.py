@@ -21,6 +21,7 @@ from broker.metrics.registry import METRICS
 from broker.process_settings import Settings
 from tests.architecture.tree import ROOT
 from tests.broker_process import BrokerProcess, free_port
+from tests.missing_part import missing_part
 
 OPS = ROOT / "scripts" / "ops"
 NAME = re.compile(r"\b(?:tidemark|process)_[a-z_]+")
@@ -50,6 +51,8 @@ def expressions() -> dict[str, str]:
 def tool(name: str) -> str:
     found = shutil.which(name)
     if found is None:
+        if name == "promtool":
+            missing_part(f"{name} is not installed here")
         pytest.skip(f"{name} is not installed here")
     return found
 
