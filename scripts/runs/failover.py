@@ -28,7 +28,8 @@ from runs.failover_steps import LEVELS, lines_of, steps_between
 COLLECTION = "failover"
 APPEND_S = 60.0
 PAUSE_S = 0.02
-SETTLE_S = 60.0
+SETTLE_S = 300.0
+"""Against hanging: a busy machine needs half a minute for each process."""
 STOP_S = 30.0
 AFTER_S = 0.3
 """Between the end of a failover and the next kill, so that failovers do not overlap."""
