@@ -7,10 +7,11 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from tests.forked_process import COMMAND, ForkedProcess, run_forked
 
 READY_S_MAX, STOP_S_MAX = 120, 60
 """Against hanging only."""
@@ -19,6 +20,8 @@ PORT_MIN, PORTS_TRIED = 10_000, 100
 
 class BrokerProcess:
     """Runs from construction until `terminate` or `kill`."""
+
+    _popen: type[subprocess.Popen[str]] = ForkedProcess
 
     def __init__(
         self,
@@ -30,12 +33,8 @@ class BrokerProcess:
     ) -> None:
         """`inside`: a command that becomes the one that follows it; the pid must stay the same."""
         environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
-        self._process = subprocess.Popen(
-            [
-                *inside,
-                *(sys.executable, "-m", "broker", "serve"),
-                *("--data-dir", str(data_dir), "--listen", listen),
-            ],
+        self._process = self._popen(
+            [*inside, *COMMAND, "serve", "--data-dir", str(data_dir), "--listen", listen],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -116,6 +115,12 @@ class BrokerProcess:
         return dict(word.split("=", 1) for word in line.split()[2:])
 
 
+class FreshBrokerProcess(BrokerProcess):
+    """Started by an interpreter of its own: for tests of starts, and of memory."""
+
+    _popen: type[subprocess.Popen[str]] = subprocess.Popen
+
+
 def failed_start(
     data_dir: Path,
     *options: str,
@@ -125,18 +130,17 @@ def failed_start(
 ) -> str:
     """What a broker that must not start says, which is one line, besides its log's; exit code 1."""
     environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
-    command = [*inside, sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir)]
-    ended = subprocess.run(
+    command = [*inside, *COMMAND, "serve", "--data-dir", str(data_dir)]
+    ended = run_forked(
         [*command, "--listen", listen, *options],
-        capture_output=True,
         text=True,
         env=os.environ | environment,
         timeout=READY_S_MAX,
-        check=False,
     )
     assert ended.stdout == ""
     assert ended.returncode == 1, ended.stderr
     assert "Traceback" not in ended.stderr
+    complaint: str
     (complaint,) = [line for line in ended.stderr.splitlines() if line.startswith("tidemark: ")]
     return complaint
 

@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
 
 from broker.client import Client
+from tests.forked_process import COMMAND, ForkedProcess
 
 GUARD_S = 90.0
 """Against hanging; a loaded machine takes many seconds to start an interpreter."""
@@ -50,10 +50,12 @@ def is_alive(pid: int) -> bool:
 class RoleProcess:
     """`tidemark <role> ...`: started by construction; `line` is what it says when it is ready."""
 
+    _popen: type[subprocess.Popen[str]] = ForkedProcess
+
     def __init__(self, *arguments: str, **settings: str) -> None:
         environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+        self.process = self._popen(
+            [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -130,3 +132,9 @@ class RoleProcess:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
         self.process.communicate()
+
+
+class FreshRoleProcess(RoleProcess):
+    """Started by an interpreter of its own: for tests of signals amid a start."""
+
+    _popen: type[subprocess.Popen[str]] = subprocess.Popen

@@ -15,6 +15,7 @@ import anyio
 from broker.client import Client, Message, connect
 from broker.wal.inspect import dump
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, run_forked
 from tests.roles_processes import until
 
 SHARDS = 4
@@ -105,13 +106,11 @@ class Load:
 
 
 def tidemark(*arguments: str, server: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
         text=True,
         timeout=GUARD_S,
         env=os.environ | {"TIDEMARK_SERVER": server},
-        check=False,
     )
 
 

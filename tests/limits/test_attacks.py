@@ -13,7 +13,7 @@ from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from broker.transport.tls import Tls
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, FreshBrokerProcess
 from tests.issued_files import Authorities
 from tests.limits.hostile_peers import CLOSED, FLOODS, Attack
 from tests.wire.raw_peer import RawPeer
@@ -58,7 +58,7 @@ async def attacked(folder: Path, *, secured: bool) -> AsyncIterator[tuple[Attack
         settings |= {
             "tls_cert": str(files.cert), "tls_key": str(files.key), "tls_ca": str(ours.ca)
         }  # fmt: skip
-    with BrokerProcess(folder / "data", **settings) as broker:
+    with FreshBrokerProcess(folder / "data", **settings) as broker:
         async with connect(broker.address, tls=tls) as log:
             await log.append(VCHANNEL, b"before")
             yield Attacked(broker, tls), log

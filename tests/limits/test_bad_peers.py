@@ -12,7 +12,7 @@ import anyio
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, FreshBrokerProcess
 from tests.wire.raw_peer import HELLO, RawCall, RawPeer, http_frame, raw
 from tests.wire.small_broker import STATE
 
@@ -33,7 +33,7 @@ told = logging.getLogger("tests.limits")
 
 async def test_a_crowd_of_bad_peers_is_cut_and_appends_go_on(tmp_path: Path) -> None:
     settings = {"pchannels": "1", "idle_peer_s": str(IDLE_PEER_S)}
-    with BrokerProcess(tmp_path / "data", **settings) as broker:
+    with FreshBrokerProcess(tmp_path / "data", **settings) as broker:
         async with connect(broker.address) as log, AsyncExitStack() as stack:
             await log.append(NewVChannel(f"{PCHANNEL}_1v0"), b"before")
             before_bytes, began_s = broker.resident_bytes(), anyio.current_time()

@@ -16,7 +16,7 @@ from broker.model.failure import StreamingCode
 from schemas.handshake import CREATE_PRODUCER, CreateHeader
 from schemas.status import read_status_details
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, FreshBrokerProcess
 from tests.create_headers import create_header
 from tests.wire.peer import BIG, Peer, append
 from tests.wire.raw_peer import RawCall, raw
@@ -38,7 +38,7 @@ told = logging.getLogger("tests.limits")
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data", pchannels="1") as running:
+    with FreshBrokerProcess(tmp_path / "data", pchannels="1") as running:
         yield running
         assert running.terminate() == 0
 

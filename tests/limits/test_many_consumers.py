@@ -13,7 +13,7 @@ import anyio
 from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from tests.broker_process import BrokerProcess
+from tests.broker_process import FreshBrokerProcess
 
 PROGRAM = Path(__file__).with_name("idle_consumers.py").read_text()
 CONSUMERS = 1000
@@ -28,7 +28,7 @@ told = logging.getLogger("tests.limits")
 async def test_a_thousand_idle_consumers_leave_the_broker_small_and_answering(
     tmp_path: Path,
 ) -> None:
-    with BrokerProcess(tmp_path / "data") as broker:
+    with FreshBrokerProcess(tmp_path / "data") as broker:
         empty_bytes = broker.resident_bytes()
         async with idle_consumers(broker.address), connect(broker.address) as log:
             assert await scanners(log) == CONSUMERS

@@ -11,7 +11,7 @@ import anyio
 from broker.client import Client, Message, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from tests.broker_process import BrokerProcess
+from tests.broker_process import FreshBrokerProcess
 
 MIB = 1024 * 1024
 TAILS_BYTES = 32 * MIB
@@ -36,7 +36,7 @@ FIRST, SECOND = [NewVChannel(f"{it}_1v0") for it in pchannel_names("by-dev", 2)]
 
 async def test_a_loaded_broker_takes_little_more_than_its_tails(tmp_path: Path) -> None:
     limits = {"pchannels": "2", "tail_total_bytes_max": str(TAILS_BYTES)}
-    with BrokerProcess(tmp_path / "data", **limits) as broker:
+    with FreshBrokerProcess(tmp_path / "data", **limits) as broker:
         empty_bytes = broker.resident_bytes()
         async with connect(broker.address) as log:
             for shape in (large_batches, many_tasks, produce, large_batches):

@@ -11,7 +11,7 @@ import pytest
 from broker.client import connect
 from broker.core.naming import pchannel_names
 from tests.broker_process import free_port
-from tests.roles_processes import RoleProcess, is_alive, node_pids, until
+from tests.roles_processes import FreshRoleProcess, RoleProcess, is_alive, node_pids, until
 
 GUARD_S = 90.0
 STOP_S_MAX = 30.0
@@ -62,7 +62,7 @@ async def hammered(process: RoleProcess, *numbers: signal.Signals) -> None:
 async def test_what_can_change_is_reloaded_and_the_rest_is_named(tmp_path: Path) -> None:
     config = Configured(tmp_path)
     config.write('log_level = "warning"', "segment_bytes = 1048576", "snapshot_period_s = 0.2")
-    with RoleProcess("serve", *config.options) as broker:
+    with FreshRoleProcess("serve", *config.options) as broker:
         async with connect(await broker.ready()) as log:
             await log.collections.create(NAME)
             for _ in range(50):
@@ -98,7 +98,7 @@ async def test_a_parent_passes_settings_on_to_its_nodes_and_to_their_successors(
 ) -> None:
     config = Configured(tmp_path)
     config.write("retention_ms = 1000000")
-    with RoleProcess("serve", "--nodes", "1", *config.options) as parent:
+    with FreshRoleProcess("serve", "--nodes", "1", *config.options) as parent:
         async with connect(await parent.ready()) as log:
             (node,) = (await node_pids(log)).values()
             config.write("retention_ms = 2000000")
@@ -127,7 +127,7 @@ def environment_of(pid: int) -> list[bytes]:
 async def test_a_hangup_kills_neither_a_start_nor_a_drain(tmp_path: Path, nodes: str) -> None:
     config = Configured(tmp_path)
     config.write()
-    with RoleProcess("serve", "--nodes", nodes, *config.options) as broker:
+    with FreshRoleProcess("serve", "--nodes", nodes, *config.options) as broker:
         await until_handling(broker)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drained, broker)
@@ -165,21 +165,23 @@ async def ends_in_order(process: RoleProcess, *numbers: signal.Signals) -> None:
 async def test_a_stop_ends_a_process_that_has_just_begun(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with RoleProcess("serve", *Configured(tmp_path).options[2:]) as broker:
+    with FreshRoleProcess("serve", *Configured(tmp_path).options[2:]) as broker:
         await until_handling(broker)
         await ends_in_order(broker, number)
 
 
 async def test_a_stop_ends_the_recovery_of_a_long_log(tmp_path: Path) -> None:
     options = Configured(tmp_path).options[2:]
-    with RoleProcess("serve", *options, snapshot_period_s="600", snapshot_records="1000000") as it:
+    with FreshRoleProcess(
+        "serve", *options, snapshot_period_s="600", snapshot_records="1000000"
+    ) as it:
         async with connect(await it.ready()) as log:
             await log.collections.create(NAME)
             async with anyio.create_task_group() as tasks:
                 for _ in range(60):
                     tasks.start_soon(log.append_batch, NAME, [bytes(100)] * 5000)
         it.process.kill()
-    with RoleProcess("serve", *options) as broker:
+    with FreshRoleProcess("serve", *options) as broker:
 
         async def opening() -> bool:
             return any(f"/{PCHANNEL}/" in path for path in open_files(broker.pid))
@@ -201,14 +203,16 @@ def open_files(pid: int) -> list[str]:
 async def test_a_stop_ends_a_node_that_waits_for_a_coordinator(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     options = ("--coordinator", nobody, "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
-    with RoleProcess("node", *options) as node:
+    with FreshRoleProcess("node", *options) as node:
         await node.says("waiting for a coordinator to make the cluster")
         await ends_in_order(node)
-    with RoleProcess("coordinator", *Configured(tmp_path).options[2:]) as coordinator:
+    with FreshRoleProcess("coordinator", *Configured(tmp_path).options[2:]) as coordinator:
         await coordinator.ready()
         assert coordinator.terminate() == 0
     data = ("--data-dir", str(tmp_path / "data"))
-    with RoleProcess("node", "--coordinator", nobody, *data, "--listen", "127.0.0.1:0") as node:
+    with FreshRoleProcess(
+        "node", "--coordinator", nobody, *data, "--listen", "127.0.0.1:0"
+    ) as node:
         await node.says("the coordinator has not accepted this node yet")
         await ends_in_order(node)
 
@@ -238,7 +242,7 @@ async def restarting(pids: dict[int, int]) -> bool:
 async def test_a_stop_ends_a_parent_and_all_its_nodes_whatever_they_do(
     tmp_path: Path, first: Callable[[dict[int, int]], object]
 ) -> None:
-    with RoleProcess("serve", "--nodes", "2", *Configured(tmp_path).options[2:]) as parent:
+    with FreshRoleProcess("serve", "--nodes", "2", *Configured(tmp_path).options[2:]) as parent:
         async with connect(await parent.ready()) as log:
             pids = await node_pids(log)
         await first(pids)  # type: ignore[misc]
@@ -252,7 +256,7 @@ def children_of(pid: int) -> list[int]:
 
 
 async def test_stops_during_a_stop_change_nothing(tmp_path: Path) -> None:
-    with RoleProcess("serve", *Configured(tmp_path).options[2:]) as broker:
+    with FreshRoleProcess("serve", *Configured(tmp_path).options[2:]) as broker:
         await broker.ready()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hammered, broker, signal.SIGTERM, signal.SIGINT)

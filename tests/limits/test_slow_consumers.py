@@ -10,7 +10,7 @@ import anyio
 from broker.client import Client, Scanner, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from tests.broker_process import BrokerProcess
+from tests.broker_process import FreshBrokerProcess
 
 MIB = 1024 * 1024
 STOPPED = 20
@@ -36,7 +36,7 @@ async def test_consumers_that_stop_reading_hold_little_and_delay_nobody(tmp_path
         "consume_credit_bytes": str(CREDIT_BYTES),
         "tail_bytes_max": str(TAIL_BYTES),
     }
-    with BrokerProcess(tmp_path / "data", **limits) as broker:
+    with FreshBrokerProcess(tmp_path / "data", **limits) as broker:
         async with connect(broker.address) as log, log.read(VCHANNEL) as healthy:
             alone_s = await wave(log, healthy)
             alone_bytes = broker.resident_bytes()

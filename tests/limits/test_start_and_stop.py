@@ -14,7 +14,7 @@ import pytest
 from broker.client import Scanner, TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
-from tests.broker_process import BrokerProcess, failed_start
+from tests.broker_process import READY_S_MAX, FreshBrokerProcess, failed_start
 
 STOP_S_MAX = 5.0
 IN_FLIGHT = 200
@@ -24,21 +24,21 @@ VCHANNEL = NewVChannel(f"{PCHANNEL}_1v0")
 
 
 def test_a_second_broker_on_the_same_folder_names_the_first(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, pchannels="1") as first:
+    with FreshBrokerProcess(tmp_path, pchannels="1") as first:
         complaint = failed_start(tmp_path)
         assert f"data folder {tmp_path} is in use by process {first.pid}" in complaint
         assert first.terminate() == 0
 
 
 def test_a_taken_port_is_named_and_the_folder_stays_untouched(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "one", pchannels="1") as first:
+    with FreshBrokerProcess(tmp_path / "one", pchannels="1") as first:
         complaint = failed_start(tmp_path / "two", listen=first.address)
         assert f"{first.address} is in use" in complaint
         assert not (tmp_path / "two").exists()
 
 
 def test_fewer_pchannels_than_before_are_refused(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, pchannels="3") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="3") as broker:
         assert broker.terminate() == 0
     complaint = failed_start(tmp_path, "--pchannels", "2")
     assert "has 3 pchannels, and this start asks for 2" in complaint
@@ -46,15 +46,15 @@ def test_fewer_pchannels_than_before_are_refused(tmp_path: Path) -> None:
 
 
 async def test_more_pchannels_than_before_are_served(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, pchannels="1") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="1") as broker:
         assert broker.terminate() == 0
-    with BrokerProcess(tmp_path, pchannels="3") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="3") as broker:
         async with connect(broker.address) as log:
             assert [it.state for it in await log.admin.channels()] == ["assigned"] * 3
 
 
 def test_another_cluster_name_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, pchannels="1") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="1") as broker:
         assert broker.terminate() == 0
     complaint = failed_start(tmp_path, "--cluster", "other", "--pchannels", "1")
     assert "belongs to another cluster" in complaint
@@ -63,7 +63,7 @@ def test_another_cluster_name_on_the_same_folder_is_refused(tmp_path: Path) -> N
 
 def test_signals_after_the_first_change_nothing(tmp_path: Path) -> None:
     """Ctrl-C reaches a whole process group, and who started the broker then stops it as well."""
-    with BrokerProcess(tmp_path / "data", pchannels="4") as broker:
+    with FreshBrokerProcess(tmp_path / "data", pchannels="4") as broker:
         assert broker.stop_again_and_again() == 0
 
 
@@ -111,7 +111,7 @@ async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
                 if len(acknowledged) > ACKNOWLEDGED:
                     enough.set()
 
-    with BrokerProcess(tmp_path, pchannels="1") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="1") as broker:
         async with connect(broker.address) as log, anyio.create_task_group() as tasks:
             tasks.start_soon(read_for_ever, log.read(VCHANNEL))
             async with anyio.create_task_group() as load:
@@ -123,7 +123,7 @@ async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
                 assert anyio.current_time() - began_s < STOP_S_MAX
                 load.cancel_scope.cancel()
             tasks.cancel_scope.cancel()
-    with BrokerProcess(tmp_path, pchannels="1") as broker:
+    with FreshBrokerProcess(tmp_path, pchannels="1") as broker:
         async with connect(broker.address) as log:
             stored = {it.payload async for it in log.read(VCHANNEL, until="now").messages()}
     assert set(acknowledged) <= stored
@@ -144,9 +144,13 @@ def test_sigterm_during_the_start_ends_it_in_order(after: str, tmp_path: Path) -
         stderr=subprocess.PIPE,
         text=True,
     ) as starting:
-        while not (tmp_path / after).exists():
-            assert starting.poll() is None
-        starting.send_signal(signal.SIGTERM)
-        _, complaint = starting.communicate(timeout=60)
+        try:
+            while not (tmp_path / after).exists():
+                assert starting.poll() is None
+            starting.send_signal(signal.SIGTERM)
+            _, complaint = starting.communicate(timeout=READY_S_MAX)
+        finally:
+            # One that hangs would write into pipes that nobody reads, and never end.
+            starting.kill()
     assert starting.returncode == 0, complaint
     assert "Traceback" not in complaint

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess, free_port
+from tests.forked_process import COMMAND, ForkedProcess, run_forked
 
 PCHANNEL = "by-dev-rootcoord-dml_1"
 VCHANNEL = f"{PCHANNEL}_9v0"
@@ -23,20 +24,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def tidemark(*arguments: str, server: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        input=given,
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
+        given=given,
         text=True,
         timeout=60,
         env=os.environ | {"TIDEMARK_SERVER": server, "COLUMNS": "200"},
-        check=False,
     )
 
 
 def started(*arguments: str, server: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "broker", *arguments],
+    return ForkedProcess(
+        [*COMMAND, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -18,6 +18,7 @@ from broker.cli.lines.stdout_writer import PIPE_PIECE_BYTES
 from broker.client import Message, connect
 from broker.client.sync import connect as sync_connect
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, ForkedProcess
 
 PATIENCE_S = 60
 LOOK_S = 0.05
@@ -30,8 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def started(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "broker", *arguments],
+    return ForkedProcess(
+        [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"TIDEMARK_SERVER": server},

@@ -16,6 +16,7 @@ import pytest
 from broker.cli.describing import describe
 from broker.client import connect
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, run_forked
 
 PATIENCE_S = 60
 ROOT = Path(__file__).parents[3]
@@ -127,13 +128,11 @@ async def until_held(server: str, what: str) -> dict[str, Any]:
 
 
 def shown(*arguments: str, server: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
         text=True,
         timeout=PATIENCE_S,
         env=os.environ | {"TIDEMARK_SERVER": server},
-        check=False,
     )
 
 

@@ -6,7 +6,6 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -20,12 +19,12 @@ from pyarrow import csv, parquet
 from broker.client import connect
 from schemas.generated.milvus.proto import schema as milvus
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, ForkedProcess, run_forked
 
 ROWS = 40_000
 TABLE = pa.table({"k": pa.array(range(ROWS)), "t": [f"x{it}" for it in range(ROWS)]})
 NUMBERS = count()
 PATIENCE_S = 120
-COMMAND = (sys.executable, "-m", "broker")
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +36,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def tidemark(
     *arguments: str, server: str, given: bytes = b""
 ) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
+    return run_forked(
         [*COMMAND, *arguments],
-        input=given,
-        capture_output=True,
+        given=given,
         timeout=PATIENCE_S,
         env=os.environ | {"TIDEMARK_SERVER": server},
-        check=False,
     )
 
 
 def started(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    return ForkedProcess(
         [*COMMAND, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

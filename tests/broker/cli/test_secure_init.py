@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from broker.client import ConnectionLost, Tls, connect
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, run_forked
 
 GUARD_S = 120.0
 NOTHING: Mapping[str, str] = {}
@@ -21,12 +21,10 @@ NOTHING: Mapping[str, str] = {}
 def tidemark(
     *words: str | Path, stdin: bytes = b"", environment: Mapping[str, str] = NOTHING
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *map(str, words)],
-        input=stdin,
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *map(str, words)],
+        given=stdin,
         timeout=GUARD_S,
-        check=False,
         env={**os.environ, **environment},
     )
 

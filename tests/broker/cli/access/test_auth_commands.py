@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +13,18 @@ import pytest
 from broker.client import Client, connect
 from broker.client.errors import NotAuthenticated, TidemarkError
 from tests.broker_process import BrokerProcess, failed_start
+from tests.forked_process import COMMAND, run_forked
 
 GUARD_S = 120.0
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
         text=True,
         env=environment | variables,
         timeout=GUARD_S,
-        check=False,
     )
 
 

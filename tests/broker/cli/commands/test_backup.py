@@ -3,22 +3,20 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, run_forked
 
 GUARD_S = 120.0
 
 
 def tidemark(*arguments: str, server: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
         text=True,
         timeout=GUARD_S,
         env=os.environ | {"TIDEMARK_SERVER": server},
-        check=False,
     )
 
 

@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.forked_process import COMMAND, run_forked
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +19,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def tidemark(*arguments: str, server: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        input=given,
-        capture_output=True,
+    return run_forked(
+        [*COMMAND, *arguments],
+        given=given,
         text=True,
         timeout=60,
         env=os.environ | {"TIDEMARK_SERVER": server, "COLUMNS": "200"},
-        check=False,
     )
 
 
