@@ -5,6 +5,7 @@ in a bare checkout it is the checkout. Tests import each other's fakes as `tests
 """
 
 import faulthandler
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,16 @@ from schemas.compiled import compiled  # noqa: E402
 structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 """A broker in the test's own process must not write into what a command of the test prints."""
 
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+"""For Kafka and Spark, whose processes live for seconds: the compiler that is quick, not the one
+whose code is. It takes half of the processor time of a start."""
+
 SPARK = "tests/spark/"
+OWN_DRIVERS = tuple(
+    f"{SPARK}test_{it}.py"
+    for it in ("clusters", "exactly_once", "pages", "sink_commits", "tokens", "transfers")
+)
+"""They start Spark drivers of their own, or none, and need not wait for the shared session."""
 LONG_ROOMS = (SPARK, "tests/chaos/", "tests/limits/", "tests/broker/cli/", "tests/broker/client/")
 
 settings.register_profile("long", max_examples=5000, deadline=None)
@@ -97,11 +107,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is installed
 
     class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
-        """One worker gets all of Spark's tests: they share a session."""
+        """One worker gets all tests that share a session of Spark."""
 
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            return SPARK if file.startswith(SPARK) and file not in OWN_DRIVERS else file
 
+    # In the order of the items above. By itself it hands out files with many tests first, and what
+    # is long, a few tests of real processes, last.
+    config.option.loadscopereorder = False
     return WholeFiles(config, log)
 
 
