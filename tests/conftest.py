@@ -52,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rounds", type=int, default=5, help="how often the kill tests kill the broker"
     )
     parser.addoption(
+        "--plays", type=int, default=50, help="how many random plays of actors are watched"
+    )
+    parser.addoption(
         "--races", type=int, default=150, help="how many races of old and new owners of a log"
     )
     parser.addoption(

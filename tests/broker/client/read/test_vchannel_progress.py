@@ -18,6 +18,7 @@ from broker.model.position import (
     TimeTickGte,
 )
 from schemas.wire import consume_message, consume_time_tick, message, scan_message
+from tests.cases import cases
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_0")
 VCHANNEL = VChannelName("by-dev-rootcoord-dml_0_1v0")
@@ -124,7 +125,7 @@ def shown(log: list[Entry]) -> list[tuple[int, int]]:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(logs(), st.lists(st.integers(0, 12), max_size=8), st.integers(1, 5))
 def test_a_reader_sees_every_message_once_wherever_the_streams_are_cut(
     log: list[Entry], cuts: list[int], chunk: int
@@ -140,7 +141,7 @@ def test_a_reader_sees_every_message_once_wherever_the_streams_are_cut(
     assert seen == shown(log)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(logs(), st.lists(st.integers(0, 12), max_size=4))
 def test_the_closed_tick_never_runs_ahead_of_the_messages(
     log: list[Entry], cuts: list[int]
@@ -155,7 +156,7 @@ def test_the_closed_tick_never_runs_ahead_of_the_messages(
                 assert received.tick > before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(logs(), st.lists(st.integers(0, 12), max_size=4), st.data())
 def test_retention_that_only_takes_what_was_seen_is_no_loss(
     log: list[Entry], cuts: list[int], data: st.DataObject

@@ -15,6 +15,7 @@ from broker.model.record import Record, RecordSliceInTxn
 from broker.model.txn import TxnContext
 from tests.broker.core.log.test_txn_members import batch_of
 from tests.broker.core.txn.test_transactions import V, Writer, of, plain
+from tests.cases import cases
 
 Seen = tuple[int, int, int, bytes]
 """Id, tick, last confirmed id, body."""
@@ -158,7 +159,7 @@ SELECTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(
     logs(),
     SELECTIONS,
@@ -172,7 +173,7 @@ def test_piecewise_reads_with_restarts_give_what_one_naive_walk_gives(
     assert reading.all(credits, restarts) == naive(records, selection)
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(logs(), st.data())
 def test_a_read_from_any_id_gives_what_is_committed_from_there_on_whole(
     records: list[Record], data: st.DataObject
@@ -182,7 +183,7 @@ def test_a_read_from_any_id_gives_what_is_committed_from_there_on_whole(
     assert reading.all([1000], set()) == naive(records, ALL, from_id)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=cases(2000))
 @given(logs(), st.data())
 def test_a_read_after_the_last_confirmed_id_of_any_message_misses_nothing(
     records: list[Record], data: st.DataObject
@@ -195,7 +196,7 @@ def test_a_read_after_the_last_confirmed_id_of_any_message_misses_nothing(
     assert reading.all([1000], set()) == naive(records, later)
 
 
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 @given(logs(), st.integers(0, 500))
 def test_members_come_together_and_between_begin_and_commit_comes_nothing_else(
     records: list[Record], credit: int

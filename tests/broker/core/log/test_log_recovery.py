@@ -46,6 +46,7 @@ from tests.broker.core.log.made_logs import (
     assert_same,
     random_log,
 )
+from tests.cases import cases
 
 ONE = PartitionId(1)
 
@@ -103,7 +104,9 @@ def state_start(store: Store) -> int:
     return store.checkpoint.id if store.checkpoint else 0
 
 
-@settings(max_examples=1000, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(
+    max_examples=cases(1000), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 @given(st.integers(0, 2**32))
 def test_however_it_is_saved_and_crashes_the_state_is_that_of_the_whole_log(seed: int) -> None:
     rng = random.Random(seed)
@@ -282,7 +285,9 @@ def test_a_dropped_vchannel_is_known_for_a_day_and_of_many_the_newest() -> None:
     assert len(state.take().gone_vchannels) == DROPPED_MAX
 
 
-@settings(max_examples=1000, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(
+    max_examples=cases(1000), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 @given(st.integers(0, 2**32))
 def test_a_log_cut_at_any_checkpoint_has_every_open_transaction_and_every_row_whole(
     seed: int,

@@ -47,6 +47,7 @@ from tests.broker.core.segments.shard_log import (
     rows,
     unsaid,
 )
+from tests.cases import cases
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ STEPS = st.one_of(
 LIVES = st.lists(st.tuples(st.lists(STEPS, max_size=8), BETWEEN), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(LIVES, st.booleans())
 def test_whatever_happens_a_naive_reader_finds_every_promise_kept(
     life: list[tuple[list[tuple[str, int, object]], str]], created: bool

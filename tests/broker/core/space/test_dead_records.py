@@ -23,6 +23,7 @@ from broker.model.record import Record
 from broker.model.retention.dead import PURGED_KINDS, Dead, VChannelPart
 from tests.broker.core.log.test_assembler import ALL, Reading, broken_by, logs, naive, written
 from tests.broker.core.txn.test_transactions import V, Writer, of
+from tests.cases import cases
 
 LIVE, DROPPED = V
 OF_LIVE, OF_DROPPED = selection_of(LIVE, ()), selection_of(DROPPED, ())
@@ -67,7 +68,7 @@ class ReadingAcross(Reading):
 READS = st.lists(st.integers(0, 600), min_size=1, max_size=3), st.sets(st.integers(0, 6))
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(logs(), st.data(), *READS)
 def test_readers_of_a_rewritten_log_get_all_that_is_needed(
     records: list[Record], data: st.DataObject, credits: list[int], restarts: set[int]
@@ -91,7 +92,7 @@ def test_readers_of_a_rewritten_log_get_all_that_is_needed(
     assert set(found) <= set(naive(records, selection))
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(logs(), st.data(), *READS)
 def test_readers_get_nothing_that_is_purged_and_all_else_whether_it_is_given_back_or_not(
     records: list[Record], data: st.DataObject, credits: list[int], restarts: set[int]
@@ -122,7 +123,7 @@ def ticks_of(records: Sequence[Record]) -> set[int]:
     return {it.base_id for it in records if it.kind == MessageType.TIME_TICK}
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(logs(), st.data(), *READS)
 def test_a_crash_after_any_rewriting_changes_nothing_for_readers_nor_for_a_replay(
     records: list[Record], data: st.DataObject, credits: list[int], restarts: set[int]
@@ -183,7 +184,7 @@ def read_all(records: list[Record]) -> ReadPosition:
     return reading.cursor
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(logs(), st.data())
 def test_what_is_dead_is_what_the_naive_model_says(
     records: list[Record], data: st.DataObject

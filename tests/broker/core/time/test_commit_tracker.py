@@ -12,6 +12,7 @@ from broker.core.time.commit_tracker import CommitTracker, Place, TooManyGaps
 from broker.core.time.named_cursor import commit_refusal, committed
 from broker.model.ids import MessageId, TimeTick
 from broker.model.named_cursor import ChannelPosition, NamedCursor
+from tests.cases import cases
 
 CHANNELS = ("v0", "v1")
 BEGIN = ChannelPosition(TimeTick(0))
@@ -173,7 +174,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(400), deadline=None)
 @given(ACTIONS)
 def test_no_interleaving_of_commits_crashes_readers_and_resets_loses_a_message(
     actions: list[tuple[object, ...]],

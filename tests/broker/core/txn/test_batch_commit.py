@@ -28,6 +28,7 @@ from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import MessageId, TimeTick, TxnId, VChannelName
 from broker.model.message import Appended
 from broker.model.stage import ONE_RUN_PREFIX, BatchCommit, BatchCommitted, StagedTxn, TxnCommand
+from tests.cases import cases
 
 V = tuple(VChannelName(f"by-dev-dml_{number}_1v0") for number in range(3))
 GONE, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
@@ -273,7 +274,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=cases(600))
 @given(st.lists(STEPS, max_size=25), st.lists(st.integers(0, 50), min_size=25, max_size=25))
 def test_whoever_is_killed_when_all_of_a_batch_takes_effect_once_or_nothing(
     steps: list[tuple[str, str, bool] | tuple[str]], numbers: list[int]

@@ -20,6 +20,7 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, NewMessage
 from broker.model.record import Record
 from broker.model.txn import TxnContext
+from tests.cases import cases
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = (f"{P}_7v0", f"{P}_7v1")
@@ -320,7 +321,7 @@ class Model:
 NOBODY = (TxnContext(TxnId(9), 1), V[0])
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(STEPS, st.lists(st.integers(0, 60), min_size=14, max_size=14), st.sets(st.integers(0, 13)))
 def test_any_life_keeps_to_the_naive_rules(
     steps: list[list[tuple[str, int, int]]], pauses: list[int], restarts: set[int]

@@ -21,6 +21,7 @@ from broker.model.message import PREPARE_TXN, Appended, AppendedInTxn, Delivered
 from broker.model.record import Record
 from broker.model.stage import StageName
 from broker.model.txn import TxnContext
+from tests.cases import cases
 
 P = PChannelName("by-dev-rootcoord-dml_3")
 V = f"{P}_7v0"
@@ -314,7 +315,7 @@ def test_what_a_commit_has_taken_hold_of_and_what_is_no_stages_outlives_every_be
 STEPS = st.sampled_from(("body", "prepare", "commit", "rollback", "give up", "drop", "wait", "die"))
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @given(st.lists(STEPS, max_size=14))
 def test_any_staged_life_keeps_to_the_naive_rules(steps: list[str]) -> None:
     writer = Writer()
