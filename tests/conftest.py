@@ -25,7 +25,7 @@ structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 """For Kafka and Spark, whose processes live for seconds: the compiler that is quick, not the one
-whose code is. It takes half of the processor time of a start."""
+whose code is. A start takes nearly half of the processor time less."""
 
 SPARK = "tests/spark/"
 OWN_DRIVERS = tuple(
