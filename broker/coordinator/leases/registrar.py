@@ -45,7 +45,7 @@ from broker.ports.nodes import NodeControl, NodeLease
 CHECKS_PER_LEASE = 20
 """So an expired lease is noticed within 5 % of its length."""
 FORGET_SHARE = 0.25
-"""The share of a lease for which the record of a lost node is waited for at a time."""
+"""The share of a lease for which a batch of messages waits for the records of ended sessions."""
 
 ConnectNode = Callable[[NodeId, str, Callable[[], None]], NodeControl]
 """Makes the proxy of a node at an address; the callback reports that nothing listens there."""
@@ -79,6 +79,7 @@ class Registrar(Actor[RegistrarMessage]):
         """Their sessions are over; their records may still say otherwise."""
         self._told: set[NodeId] = set()
         """Those of which a warning was logged: their records could not be deleted."""
+        self._forgets_until_s = 0.0
         self._closing = False
         self._came = self._left = self._lost = 0
 
@@ -106,6 +107,8 @@ class Registrar(Actor[RegistrarMessage]):
         """Renew first: a lease must not expire behind other messages in the mailbox."""
         # Before all: the ends of nodes in the same batch are then expected, not failures.
         self._closing |= any(isinstance(it.message, CloseCluster) for it in batch)
+        now_s = self._context.clock.monotonic_s()
+        self._forgets_until_s = now_s + self._lease_s * FORGET_SHARE
         for envelope in batch:
             if isinstance(envelope.message, RenewLease):
                 self._renew(envelope.message, envelope)
@@ -191,7 +194,9 @@ class Registrar(Actor[RegistrarMessage]):
         counted = await count_up(self._store, SESSION_KEY, record)
         member = replace(newcomer, session=counted.number)
         self._members[member.node] = member
-        self._ended.pop(member.node, None)  # that write replaced the record of the earlier session
+        # That write replaced the record of the earlier session.
+        self._ended.pop(member.node, None)
+        self._told.discard(member.node)
         self._nodes.put(self._proxy_of(member))
         self._came += 1
         log.info("node came", node=member.node, address=member.address, session=member.session)
@@ -248,32 +253,36 @@ class Registrar(Actor[RegistrarMessage]):
         for member in gone:
             # From here on the session is not renewed: the delete may take effect at any time.
             self._ended[member.node] = self._members.pop(member.node)
-        dropped = [it.node for it in tuple(self._ended.values()) if await self._forgotten(it)]
+        dropped = await self._forgotten()
         for node in dropped:
             del self._ended[node]
+            self._told.discard(node)
             self._nodes.drop(node)
         if dropped:
             self._changed()
 
-    async def _forgotten(self, member: NodeMember) -> bool:
-        """Whether the store has no record of this session any more; tried again at each check."""
+    async def _forgotten(self) -> Sequence[NodeId]:
+        """The ended sessions without a record now; the others are tried again at each check."""
+        found: list[NodeId] = []
         cause = "the store does not answer"
-        try:
-            # Bounded: the leases of the other nodes wait meanwhile.
-            with deadline(self._context.clock, self._lease_s * FORGET_SHARE):
-                await self._forget(node_key(member.node), member.session)
-                self._told.discard(member.node)
-                return True
-        except MetaError as error:
-            cause = str(error)
-        if member.node not in self._told:
+        left_s = self._forgets_until_s - self._context.clock.monotonic_s()
+        # Bounded for all of them together: the leases of the other nodes wait meanwhile.
+        with deadline(self._context.clock, max(0.0, left_s)):
+            for member in tuple(self._ended.values()):
+                try:
+                    await self._forget(node_key(member.node), member.session)
+                except MetaError as error:
+                    cause = str(error)
+                else:
+                    found.append(member.node)
+        for node in self._ended.keys() - self._told - set(found):
             log.warning(
                 "the channels of a lost node wait until its record can be deleted",
-                node=member.node,
+                node=node,
                 error=cause,
             )
-            self._told.add(member.node)
-        return False
+            self._told.add(node)
+        return found
 
     async def _forget(self, key: str, session: int) -> None:
         """Delete the record of a session. An earlier attempt may have lost its answer only."""

@@ -4,6 +4,7 @@ from actors.testing import VirtualClock
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import StreamingCode
+from broker.node.membership.membership import CALL_SHARE
 from tests.broker.coordinator.assignment.following import (
     all_assigned,
     follow_until,
@@ -71,6 +72,31 @@ def test_a_store_that_hangs_at_the_end_of_a_session_holds_up_no_other_lease() ->
             assert world.present() == [2]
 
     seeded(57, scenario)
+
+
+def test_however_many_nodes_are_lost_a_store_that_hangs_holds_up_no_renewal() -> None:
+    """A node waits for the answer to a renewal for 40 % of its lease."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        world = World(clock, store, count=6)
+        async with await world.start() as system:
+            for node in range(1, 6):
+                await world.register(system, node)
+            kept = await world.register(system, 6)
+            store.delay_s = 3600.0
+            waited_s = 0.0
+            for _ in range(12):
+                await clock.sleep(LEASE_S / 5)
+                asked_s = clock.monotonic_s()
+                await world.renew(system, 6, kept)
+                waited_s = max(waited_s, clock.monotonic_s() - asked_s)
+            assert waited_s < CALL_SHARE * LEASE_S
+            store.delay_s = 0.0
+            await world.keep(system, 6, kept, clock.monotonic_s() + LEASE_S)
+            assert world.present() == [6]
+
+    seeded(59, scenario)
 
 
 def test_a_registrar_that_starts_drops_nodes_without_a_record() -> None:
