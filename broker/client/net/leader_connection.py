@@ -15,9 +15,13 @@ from typing import TypeVar
 import anyio
 
 from broker.client.errors import (
+    BadAddress,
     ConnectionLost,
     DeadlineExceeded,
     NotLeader,
+    NotTrusted,
+    OperationIgnored,
+    ProtocolBroken,
     ServerStopping,
     TidemarkError,
 )
@@ -32,6 +36,9 @@ READS = ("List", "Get", "Has", "Describe", "Show", "Health", "Channels", "Actors
 RETRY_FIRST_MS = 20
 RETRY_MS_MAX = 250
 """A change of leader takes less than a second."""
+
+STRANGERS = (BadAddress, NotTrusted, OperationIgnored, ProtocolBroken)
+"""What is said by an address that is none, or that another program or cluster has by now."""
 
 W = TypeVar("W", bound=WireMessage)
 
@@ -58,6 +65,8 @@ class LeaderConnection(Connection):
         self._alone = len(addresses) == 1
         self._target = self._addresses[0]
         self._unreached: set[str] = set()
+        self._told_failed = False
+        """Whether the last failure was of a leader that another one named."""
         for address in addresses:
             self._at(address)
 
@@ -101,7 +110,8 @@ class LeaderConnection(Connection):
 
     def tries_on(self, error: TidemarkError) -> bool:
         """See Connection: none led, or this one did not answer."""
-        silent = isinstance(error, DeadlineExceeded) and not self._alone
+        others = self._told_failed or not self._alone
+        silent = isinstance(error, DeadlineExceeded) and others
         return silent or self._may_repeat(error)
 
     def _may_repeat(self, error: TidemarkError) -> bool:
@@ -131,6 +141,7 @@ class LeaderConnection(Connection):
     def _failed(self, target: str, error: TidemarkError) -> None:
         """Choose where the next call goes, unless another call has chosen already."""
         leader = error.leader if isinstance(error, NotLeader) else ""
+        self._told_failed = target not in self._addresses
         if isinstance(error, ConnectionLost):
             if target in self._addresses:
                 self._unreached.add(target)
@@ -138,6 +149,8 @@ class LeaderConnection(Connection):
             pass  # it may be paused, or its host away: another one may lead by now
         elif isinstance(error, ServerStopping):
             self._unreached.clear()
+        elif self._told_failed and isinstance(error, STRANGERS):
+            pass  # the leader went, and its address is another one's: who named it knows the next
         else:
             return  # its answer, which would be the same anywhere
         if self._target != target:

@@ -14,6 +14,9 @@ from broker.client.errors import (
     DeadlineExceeded,
     InvalidArgument,
     NotLeader,
+    NotTrusted,
+    OperationIgnored,
+    ProtocolBroken,
     ServerFailed,
     ServerStopping,
     TidemarkError,
@@ -250,6 +253,42 @@ def test_a_leader_that_was_followed_has_less_time_to_answer() -> None:
         found = Coordinators("a:1", a=stands_by("b:1"), b=leads)
         await found.ask()
         assert found.leading.first_answer_s(60.0) < 60.0
+
+    run_seeded(1, scenario)
+
+
+def test_a_leader_that_was_followed_and_is_silent_is_not_all_that_there_is() -> None:
+    """Its first answer was waited for only so long because the address that is known is there."""
+
+    async def scenario() -> None:
+        silent = DeadlineExceeded("silent")
+        found = Coordinators("a:1", a=stands_by("b:1"), b=fails(silent))
+        with pytest.raises(DeadlineExceeded):
+            await found.ask()
+        assert found.asked == ["a:1", "b:1"]
+        assert found.leading.tries_on(silent)
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationIgnored("another cluster"),
+        BadAddress("not HOST:PORT"),
+        NotTrusted("its certificate"),
+        ProtocolBroken("no gRPC"),
+    ],
+)
+def test_the_address_of_a_leader_that_another_has_by_now_is_left(error: TidemarkError) -> None:
+    async def scenario() -> None:
+        found = Coordinators("a:1", a=stands_by("b:1"), b=leads)
+        await found.ask()
+        found.answers.update({"a:1": leads, "b:1": fails(error)})
+        with pytest.raises(type(error)):
+            await found.ask()
+        await found.ask()
+        assert found.asked[2:] == ["b:1", "a:1"]
 
     run_seeded(1, scenario)
 
