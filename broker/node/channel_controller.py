@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, assert_never
 
+import structlog
+
 from actors import (
     Actor,
     ActorError,
@@ -20,6 +22,7 @@ from actors import (
     NoSuchActor,
     SupervisorSpec,
 )
+from actors.clock import deadline
 from broker.core.cluster.channel_lifetime import ServingState
 from broker.core.log.delivery import selection_of
 from broker.model.channel import AccessMode, PChannel
@@ -46,6 +49,11 @@ START_PAUSE_S = 0.05
 
 START_DEADLINE_S = OPEN_DEADLINE_S + 10.0
 """Longer than the opening itself, because a start that times out is undone."""
+
+CLOSE_S = 10.0
+"""With the stop of the Appender, well within the time that the coordinator waits for a Remove."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +149,12 @@ class ChannelController(Actor[ControllerMessage]):
             await self._context.tree.stop_child(f"{self._channel_path}/{LOG}")
         except NoSuchActor:
             pass
-        # A stopped Appender has closed its log; one that was killed has not.
-        await self._node.open_channels.release(self._name)
+        # A stopped Appender has closed its log; one that was killed has not. If a write hangs, the
+        # next owner may begin nevertheless: it fences the write, and nobody here announces ticks.
+        with deadline(self._context.clock, CLOSE_S) as closing:
+            await self._node.open_channels.release(self._name)
+        if closing.cancelled_caught:
+            log.warning("a log does not close: it is left", pchannel=self._name, waited_s=CLOSE_S)
 
     async def _finish_txns(self) -> None:
         """Give clients `txn_finish_s` to end their open transactions on this node."""

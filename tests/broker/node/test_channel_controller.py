@@ -6,10 +6,12 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.model.ids import TxnId
+from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
+from broker.model.ids import PChannelName, Term, TxnId
 from broker.model.message import AppendedInTxn, NewMessage
 from broker.model.txn import TxnContext
 from broker.node.state.node_limits import NodeLimits
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import (
     DIRECTORY,
     PCHANNEL,
@@ -105,3 +107,46 @@ def test_a_channel_whose_supervisor_dies_reopens_at_the_next_term(
             assert not world.node.open_channels.all()
 
     run_seeded(seed, scenario)
+
+
+class DyingDisk(MemoryWal):
+    """Neither a write nor a close of a log returns before it is `well`."""
+
+    def __init__(self) -> None:
+        self.well = asyncio.Event()
+        self.well.set()
+        super().__init__(pause=self._wait)
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        await super().open(channel, term)
+        return LogOnDyingDisk(self, channel, term, self._channels[channel])
+
+    async def _wait(self) -> None:
+        await self.well.wait()
+
+
+class LogOnDyingDisk(MemoryLog):
+    async def close(self) -> None:
+        await self._wal.pause()
+        await super().close()
+
+
+def test_a_write_that_hangs_keeps_a_channel_from_no_other_node() -> None:
+    """The node has its lease all the while, so the coordinator waits for the answer."""
+
+    async def scenario() -> None:
+        disk = DyingDisk()
+        async with running_node(disk) as world, asyncio.TaskGroup() as tasks:
+            await world.assign()
+            disk.well.clear()
+            write = tasks.create_task(world.append(message("a")))
+            await world.clock.sleep(1.0)
+            began_s = world.clock.monotonic_s()
+            assert await world.remove() is None
+            assert world.clock.monotonic_s() - began_s < ReconcilerTiming().remove_deadline_s
+            assert world.node.open_channels.find(PCHANNEL) is None
+            write.cancel()
+            disk.well.set()
+            assert await world.assign(term=2) is None, "it may be opened here again"
+
+    run_seeded(1, scenario)
