@@ -362,6 +362,9 @@ class Directory(Actor[_Message]):
                 recovery_tick=each.recovery_tick,
             )
             for each in self._node.open_channels.all()
+            # A coordinator that asks while one is closing must not take this node for its owner:
+            # if the report of the close is lost, only a client would find that nobody serves it.
+            if not self._lifetime(each.channel.name).expected.removed
         ]
         return NodeStatus(self._node.node_id, tuple(statuses))
 

@@ -1,6 +1,7 @@
 """Report to the coordinator which channels this node serves, in order; no caller waits for it.
 
-A report may be lost: the coordinator also asks the nodes from time to time.
+A report may be lost: a coordinator that starts asks the nodes, and so does one whose node has a new
+session. Clients report a channel that they do not find.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ class ChannelReporter(Actor[v1.ChannelEvent]):
         self._context = context
 
     async def receive(self, batch: Sequence[Envelope[v1.ChannelEvent]]) -> None:
-        """Report the events; drops them after TRIES_MAX failures, as the coordinator polls too."""
+        """Report the events; drops them after TRIES_MAX failures; see the module."""
         request = v1.ReportChannelsRequest(
             node_id=self._node, events=[envelope.message for envelope in batch]
         )
@@ -84,4 +85,4 @@ class ReportingObserver:
         try:
             self._find(self._path).tell(event)
         except ActorError:
-            pass  # it is restarting; the coordinator finds the change when it asks the nodes
+            pass  # it is restarting; see the module for what finds the change

@@ -10,6 +10,7 @@ from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.model.ids import PChannelName, Term, TxnId
 from broker.model.message import AppendedInTxn, NewMessage
 from broker.model.txn import TxnContext
+from broker.node.directory_messages import CollectStatus
 from broker.node.state.node_limits import NodeLimits
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.world import (
@@ -107,6 +108,22 @@ def test_a_channel_whose_supervisor_dies_reopens_at_the_next_term(
             assert not world.node.open_channels.all()
 
     run_seeded(seed, scenario)
+
+
+def test_a_node_does_not_say_that_it_serves_what_it_is_closing() -> None:
+    """A coordinator that asks then, as in a new session, would take it for the owner."""
+
+    async def scenario() -> None:
+        async with running_node(limits=LIMITS) as world, asyncio.TaskGroup() as tasks:
+            await world.assign()
+            await world.append(begin())
+            assert len((await world.ask(CollectStatus())).channels) == 1
+            tasks.create_task(world.remove())
+            await closing(world)
+            assert world.node.open_channels.find(PCHANNEL) is not None
+            assert (await world.ask(CollectStatus())).channels == ()
+
+    run_seeded(1, scenario)
 
 
 class DyingDisk(MemoryWal):
