@@ -38,7 +38,7 @@ class ChannelTerms:
 
     async def _take_next(self) -> None:
         if self._claimed:
-            self._newest = await self._node.terms.acquire(self._name)
+            self._newest = await self._node.terms.acquire(self._name, self._newest)
         else:
             await self._node.terms.claim(self._assigned)
             self._claimed = True  # only now: a claim that failed is retried at the same term

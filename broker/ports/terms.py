@@ -13,10 +13,12 @@ class Terms(Protocol):
     if the store does not answer: try again later.
     """
 
-    async def acquire(self, channel: PChannelName) -> Term:
+    async def acquire(self, channel: PChannelName, after: Term) -> Term:
         """The next term of the channel, durably recorded as the newest before it is returned.
 
-        For an owner that restarts its channel; refused if another node owns the channel by now.
+        For an owner that restarts its channel, which had the term `after`. Refused if a newer one
+        is recorded, also for the same node: that one was assigned since, perhaps behind another
+        owner that has not closed the channel yet, and is opened when the coordinator says so.
         """
         ...
 

@@ -26,11 +26,16 @@ class StoredTerms:
         self._records = ChannelRecords(store)
         self._node = node
 
-    async def acquire(self, channel: PChannelName) -> Term:
+    async def acquire(self, channel: PChannelName, after: Term) -> Term:
         """See Terms."""
 
         def next_term(meta: PChannelMeta) -> PChannelMeta:
             self._check_owner(meta)
+            if meta.term > after:
+                raise Refused(
+                    StreamingCode.IGNORED_OPERATION,
+                    f"{meta.name}: term {meta.term} was assigned since term {after}",
+                )
             return taken(meta, self._node, Term(meta.term + 1))
 
         return await self._change(channel, next_term)

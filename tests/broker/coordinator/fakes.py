@@ -168,7 +168,7 @@ class FakeNode:
         term = self.served.pop(name)
         self._describe(lambda news: news.closed(self.node_id, name, term, reopens=True))
         await self.clock.sleep(0.02)
-        channel = PChannel(name, await self.terms.acquire(name))
+        channel = PChannel(name, await self.terms.acquire(name, term))
         await self.clock.sleep(opens_s)
         if self.terms_newer(channel):
             return

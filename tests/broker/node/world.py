@@ -75,8 +75,8 @@ class TermsFake:
         self.newest: dict[PChannelName, int] = {}
         self.owned = True
 
-    async def acquire(self, channel: PChannelName) -> Term:
-        if not self.owned:
+    async def acquire(self, channel: PChannelName, after: Term) -> Term:
+        if not self.owned or self.newest.get(channel, 0) > after:
             raise Refused(StreamingCode.IGNORED_OPERATION, f"{channel} has another owner")
         self.newest[channel] = self.newest.get(channel, 0) + 1
         return Term(self.newest[channel])
