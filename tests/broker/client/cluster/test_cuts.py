@@ -259,6 +259,7 @@ async def test_a_watch_ends_when_it_is_refused_for_good(tmp_path: Path) -> None:
         local_broker(tmp_path / "data", pchannels=1, cluster="other") as broker,
         connect(broker.address, cluster="other") as log,
     ):
-        log._network.coordinator._cluster = "by-dev"  # as if the server had been replaced
+        # As if the server had been replaced.
+        log._network.coordinator._at(broker.address)._cluster = "by-dev"
         with anyio.fail_after(60), pytest.raises(OperationIgnored):
             await anext(log.barrier("q").watch())
