@@ -28,7 +28,8 @@ from tests.chaos.storm.run import Options
 from tests.kafka_node import kafka_cluster
 from tests.local_etcd import etcd_command
 
-COORDINATORS = 1
+COORDINATORS = 2
+"""One leads, the other one stands by."""
 QUORUM = 3
 PORT, KAFKA_PORT, KAFKA_CONTROLLER = 7100, 9092, 9093
 
@@ -107,15 +108,16 @@ class HostCluster(Cluster):
             self.others[name] = KafkaOnHost(name, node)
 
     def _member(self, name: str, role: str, host: str, settings: dict[str, str]) -> Member:
-        told = settings | {"listen": f"{self._ip(host)}:{PORT}"}
+        place = self._folder / f"data-{host}"
+        place.mkdir(parents=True, exist_ok=True)
+        own = {"data_dir": str(place / "data"), "listen": f"{self._ip(host)}:{PORT}"}
         inside = self.network.hosts[host].inside
-        return Member(name, role, told, self._options.sabotage, inside)
+        return Member(name, role, settings | own, self._options.sabotage, inside)
 
     def _settings(self) -> dict[str, str]:
         kafka = ",".join([f"{self._ip(it)}:{KAFKA_PORT}" for it in self.kafkas])
         etcd = ",".join([f"{self._ip(it)}:{CLIENT_PORT}" for it in self.etcds])
         return {
-            "data_dir": str(self._folder / "data"),
             "wal": f"kafka://{kafka}/storm?replication={QUORUM}&min_isr=2",
             "meta": f"etcd://{etcd}/storm",
             "pchannels": str(self._options.pchannels),
