@@ -124,10 +124,7 @@ class MemberStream:
                 each.set_result(OutcomeUnknown(cause))
 
     def _sent_at_once(self, request: SettleRequest) -> bool:
-        """Send it now; False: it has to wait, or the stream broke. Most often nothing is before it.
-
-        Sending several requests in a row costs one system call, as sending them together does.
-        """
+        """Send it now; False: it has to wait, or the stream broke. Mostly nothing is before it."""
         if self._unsent or self._writes.locked():
             return False
         due_bytes = self._credit.due_bytes
