@@ -136,6 +136,8 @@ class Load:
     worked: Counter[bytes] = field(default_factory=Counter)
     longest_s: float = 0.0
     stopping: bool = False
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+    """The last append was answered."""
 
     async def append(self) -> None:
         while not self.stopping:
@@ -147,6 +149,7 @@ class Load:
             except TidemarkError as error:
                 self.errors.append(f"{type(error).__name__}: {error}")
             self.longest_s = max(self.longest_s, time.monotonic() - began_s)
+        self.stopped.set()
 
     async def consume(self) -> None:
         async for batch in self.log.read(NAME, start="all"):
@@ -201,6 +204,7 @@ async def upgraded(those: Processes, order: tuple[str, ...]) -> Outcome:
             await anyio.sleep(BESIDE_S)
             waits_s[name] = load.longest_s
         load.stopping = True
+        await load.stopped.wait()
         await load.until_all_came()
         tasks.cancel_scope.cancel()
     missing = len(load.landed - load.read.keys()) + len(load.landed - load.worked.keys())
