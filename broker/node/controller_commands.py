@@ -33,6 +33,8 @@ class ControllerCommands:
             controller = await self._controller(name)
             controller.tell(message)
             if isinstance(message, MoveTo):
+                # The controller waits for it, and could not heed the newer move.
+                self._node.open_channels.leave_opening(name)
                 self._moves[name] = message, controller.term
         except ActorError as error:
             return Refusal(

@@ -31,8 +31,13 @@ async def open_owned_log(channel: PChannel, node: NodeRuntime, permit: WritePerm
     """Open the log at the channel's term and write one tick, unless it is read-only.
 
     Raises what the log raises (Fenced when a newer owner exists), and Refused when the snapshot or
-    the oracle is not available. `OpenChannels` closes the log even when this fails.
+    the oracle is not available, or this node should not open it any more. `OpenChannels` closes
+    the log even when this fails.
     """
+    return await node.open_channels.opened(channel.name, _open(channel, node, permit))
+
+
+async def _open(channel: PChannel, node: NodeRuntime, permit: WritePermit) -> OwnedLog:
     name, channels = channel.name, node.open_channels
     notes.debug("opening")
     # An incarnation that was killed could not close its log, and its channel may still be found.

@@ -3,9 +3,9 @@
 It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
-from collections.abc import Mapping, MutableSet, Sequence
+from collections.abc import Awaitable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -19,7 +19,7 @@ from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_state import TxnState
 from broker.model.channel import ChannelOffsets, PChannel
-from broker.model.failure import Refused
+from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.measured import RecordHead
 from broker.model.message import NewMessage
@@ -35,6 +35,7 @@ from broker.node.state.wal_refusals import refused
 from broker.ports.wal import Log, LogBounds, WalError
 
 HEADS_BYTES = 4 << 20
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -205,6 +206,7 @@ class OpenChannels:
         self.listener: Ref[ChannelEvent] | None = None
         self._serving: dict[PChannelName, OpenChannel] = {}
         self._logs: dict[PChannelName, Log] = {}
+        self._opening: dict[PChannelName, anyio.CancelScope] = {}
 
     def find(self, name: PChannelName) -> OpenChannel | None:
         """The pchannel if it serves."""
@@ -213,6 +215,23 @@ class OpenChannels:
     def all(self) -> list[OpenChannel]:
         """Every pchannel that serves, sorted by name."""
         return [self._serving[name] for name in sorted(self._serving)]
+
+    async def opened(self, name: PChannelName, opening: Awaitable[T]) -> T:
+        """Await the opening of a pchannel; Refused(ON_SHUTDOWN) when `leave_opening` ends it."""
+        with anyio.CancelScope() as scope:
+            self._opening[name] = scope
+            try:
+                return await opening
+            finally:
+                if self._opening.get(name) is scope:
+                    del self._opening[name]
+        cause = f"{name} is wanted here no longer, or at a later term"
+        raise Refused(StreamingCode.ON_SHUTDOWN, cause)
+
+    def leave_opening(self, name: PChannelName) -> None:
+        """End an opening that is under way, at once: it may wait long for its storage."""
+        if name in self._opening:
+            self._opening[name].cancel()
 
     def hold(self, name: PChannelName, log: Log) -> None:
         """Remember an opened log, so that `release` closes it even if the Appender dies."""

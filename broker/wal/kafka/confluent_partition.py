@@ -136,6 +136,12 @@ class ConfluentPartition:
     def delete_before(self, offset: int) -> None:
         self._delete(self._topic, offset)
 
+    def interrupt(self) -> None:
+        producer = self._producer
+        if producer is not None:
+            # The answer comes to the thread that polls for it.
+            producer.purge(blocking=False)
+
     def close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:

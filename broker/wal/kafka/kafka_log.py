@@ -25,6 +25,8 @@ from broker.wal.segmented.worker import Worker
 T = TypeVar("T")
 _PAUSE_EVERY: Final = 256
 _PAUSE_S: Final = 0.002
+WRITE_ENDS_S: Final = 1.0
+"""A close waits so long for the answer to a write that is under way."""
 Told = Callable[[WalError | None], None]
 """Is given the newest failure of a log, and None when it works again."""
 
@@ -141,7 +143,12 @@ class KafkaLog:
         self._closed = True
         self._ending.set()
         try:
-            await self._worker.run(self._partition.close)
+            closing = self._worker.run(self._partition.close)
+            await asyncio.wait([closing], timeout=WRITE_ENDS_S)
+            if not closing.done():
+                # The answer may be long in coming, and the next owner waits for this one to end.
+                self._partition.interrupt()
+            await closing
         finally:
             self._worker.stop()
 

@@ -92,7 +92,8 @@ class KafkaWal:
             if not known:
                 # Before anything is written to it.
                 self._topics.check_id(topic, await self._ids.remember(topic, found), found)
-            opened = await worker.run(partial(self._open_now, topic, takes, channel, term))
+            opening = partial(self._open_now, topic, takes, channel, term)
+            opened = await worker.run_to_open(opening, lambda it: it.partition.close())
         except BaseException as error:
             worker.stop()
             if isinstance(error, WriterFailed | Unsuitable):

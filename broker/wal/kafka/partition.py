@@ -72,6 +72,10 @@ class Partition(Protocol):
         """Give back what lies below the offset. Raises Unavailable."""
         ...
 
+    def interrupt(self) -> None:
+        """Let an append that waits raise AnswerLost. For any thread; does not wait."""
+        ...
+
     def close(self) -> None:
         """Give up what waits, and disconnect. Idempotent."""
         ...

@@ -38,6 +38,11 @@ class Opened:
     writer: Writer
     reader: Reader
 
+    def close(self) -> None:
+        """Close its files."""
+        self.writer.close()
+        self.reader.close()
+
 
 class SegmentedWal:
     """Implements `ports.wal.Wal` on a folder tree with one folder for each pchannel.
@@ -67,11 +72,7 @@ class SegmentedWal:
 
     async def open(self, channel: PChannelName, term: Term) -> SegmentedLog:
         worker = Worker(f"wal-{channel}")
-        try:
-            opened = await worker.run(partial(self.open_now, channel, term))
-        except BaseException:
-            worker.stop()
-            raise
+        opened = await worker.run_to_open(partial(self.open_now, channel, term), Opened.close)
         return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
 
     def warnings(self) -> Sequence[str]:

@@ -41,6 +41,24 @@ class Worker:
         self._jobs.put((LoopCalls.of(loop), future, work))
         return future
 
+    async def run_to_open(self, work: Callable[[], T], undo: Callable[[T], object]) -> T:
+        """As `run`; when it fails, or the caller leaves, the thread ends.
+
+        `undo` is given what the work returns after the caller has left.
+        """
+        opened: list[T] = []
+
+        def keep() -> T:
+            opened.append(work())
+            return opened[0]
+
+        try:
+            return await self.run(keep)
+        except BaseException:
+            self.run(lambda: [undo(it) for it in opened])
+            self.stop()
+            raise
+
     def stop(self) -> None:
         """End the thread after the queued jobs. Idempotent."""
         self._stop()

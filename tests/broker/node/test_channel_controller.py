@@ -7,6 +7,7 @@ import pytest
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
+from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term, TxnId
 from broker.model.message import AppendedInTxn, NewMessage
 from broker.model.txn import TxnContext
@@ -165,5 +166,53 @@ def test_a_write_that_hangs_keeps_a_channel_from_no_other_node() -> None:
             write.cancel()
             disk.well.set()
             assert await world.assign(term=2) is None, "it may be opened here again"
+
+    run_seeded(1, scenario)
+
+
+class SilentStorage(MemoryWal):
+    """An opening of a log waits until it is `back`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = asyncio.Event()
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        await self.back.wait()
+        return await super().open(channel, term)
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 0.01, 7.0])
+def test_a_removal_ends_an_opening_that_waits_for_its_storage(waited_s: float) -> None:
+    async def scenario() -> None:
+        storage = SilentStorage()
+        async with running_node(storage) as world, asyncio.TaskGroup() as tasks:
+            assigned = tasks.create_task(world.assign())
+            await world.clock.sleep(waited_s)
+            began_s = world.clock.monotonic_s()
+            assert await world.remove() is None
+            assert world.clock.monotonic_s() - began_s < 0.1
+            refused = await assigned
+            assert isinstance(refused, Refusal)
+            assert refused.code is StreamingCode.UNMATCHED_CHANNEL_TERM
+            storage.back.set()
+            assert await world.assign(term=2) is None
+            assert appended(await world.append(message("a")))
+
+    run_seeded(1, scenario)
+
+
+def test_an_assignment_at_a_later_term_ends_an_opening_at_an_earlier_one() -> None:
+    async def scenario() -> None:
+        storage = SilentStorage()
+        async with running_node(storage) as world, asyncio.TaskGroup() as tasks:
+            early = tasks.create_task(world.assign())
+            await world.clock.sleep(1.0)
+            late = tasks.create_task(world.assign(term=5))
+            await world.clock.sleep(0.1)
+            assert isinstance(await early, Refusal)
+            storage.back.set()
+            assert await late is None
+            assert (await world.locate(term=5)).channel.term == 5
 
     run_seeded(1, scenario)

@@ -48,6 +48,37 @@ async def test_a_cancelled_caller_does_not_stop_the_work() -> None:
     worker.stop()
 
 
+async def test_what_opens_after_its_caller_has_left_is_closed() -> None:
+    worker, go, closed = Worker("w"), threading.Event(), list[str]()
+    thread = await worker.run(threading.current_thread)
+
+    def work() -> str:
+        go.wait(5)
+        return "a log"
+
+    opening = asyncio.ensure_future(  # noqa: TID251 - cancelled below
+        worker.run_to_open(work, closed.append)
+    )
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not closed
+    go.set()
+    await asyncio.to_thread(thread.join, 5)
+    assert closed == ["a log"]
+
+
+async def test_what_cannot_be_opened_is_not_closed_and_its_thread_ends() -> None:
+    worker, closed = Worker("w"), list[float]()
+    thread = await worker.run(threading.current_thread)
+    with pytest.raises(ZeroDivisionError):
+        await worker.run_to_open(lambda: 1 / 0, closed.append)
+    await asyncio.to_thread(thread.join, 5)
+    assert not closed
+    assert not thread.is_alive()
+
+
 async def test_the_thread_ends_when_the_worker_is_stopped_or_forgotten() -> None:
     for stop in (True, False):
         worker = Worker("w")

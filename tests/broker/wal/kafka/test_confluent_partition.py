@@ -1,6 +1,7 @@
 """What a partition asks Kafka again, because the client remembers a leader that has died."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from broker.wal.kafka.confluent_partition import ConfluentPartition
 from broker.wal.kafka.consumers import Consumers
-from broker.wal.kafka.partition import Unavailable
+from broker.wal.kafka.partition import AnswerLost, Unavailable
 
 NOBODY: dict[str, str | int | bool] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -64,3 +65,16 @@ def test_a_topic_without_an_answering_leader_is_unavailable_after_some_asking(
     with pytest.raises(Unavailable, match="topic t: Kafka did not answer in 15 s"):
         partition.ends()
     assert consumer.asked == 5
+
+
+@pytest.mark.parametrize("consumer", [False], indirect=True)
+def test_an_append_that_waits_for_kafka_ends_when_it_is_interrupted(
+    partition: ConfluentPartition,
+) -> None:
+    with ThreadPoolExecutor() as threads:
+        appended = threads.submit(partition.append, b"k", b"v", 0)
+        with pytest.raises(TimeoutError):
+            appended.result(0.3)
+        partition.interrupt()
+        with pytest.raises(AnswerLost, match="topic t: Kafka lost the group, or its answer"):
+            appended.result(5.0)

@@ -1,6 +1,8 @@
 """Logs in topics: what others do to a topic is told, and nothing is read that is not needed."""
 
+import asyncio
 import random
+import threading
 
 import pytest
 
@@ -12,6 +14,7 @@ from broker.ports.wal import Corrupt, Fenced, LogClosed, OutOfRange, Unsuitable,
 from broker.wal.kafka.entries import NOWHERE, EntryHead, EntryKind, encode_key
 from broker.wal.kafka.kafka_wal import KafkaSizes
 from broker.wal.kafka.log_state import PAGE_SEGMENTS
+from broker.wal.kafka.partition import AnswerLost
 from tests.broker.wal.kafka.topic_in_memory import MemoryPartition, MemoryTopic, MemoryTopics
 from tests.broker.wal.some_records import group, record
 from tests.contracts.wal_drivers import read_all
@@ -295,3 +298,43 @@ async def test_a_prefix_that_could_not_be_given_back_goes_with_the_next_truncati
     assert await log.truncate(MessageId(100), Retention(bytes_max=1), 0) == log.bounds().first_id
     assert topic.low == kept, "nothing more went"
     await log.close()
+
+
+async def test_a_log_closes_though_kafka_answers_no_write() -> None:
+    silent, interrupted = threading.Event(), threading.Event()
+
+    def step(what: str) -> None:
+        if what == "interrupt":
+            interrupted.set()
+        if what == "append" and silent.is_set():
+            interrupted.wait(30.0)
+            raise AnswerLost("interrupted")
+
+    log = await MemoryTopics(SMALL, step=step).open(CHANNEL, Term(1))
+    silent.set()
+    write = asyncio.ensure_future(log.append([record(1)]))  # noqa: TID251 - awaited below
+    await log.close()
+    assert interrupted.is_set()
+    with pytest.raises(WriterFailed, match="interrupted"):
+        await write
+
+
+async def test_a_log_that_closes_waits_for_the_answer_to_a_write() -> None:
+    asked, answer = threading.Event(), threading.Event()
+    steps = list[str]()
+
+    def step(what: str) -> None:
+        steps.append(what)
+        if what == "answer" and asked.is_set():
+            answer.wait(30.0)
+
+    wal = MemoryTopics(SMALL, step=step)
+    log = await wal.open(CHANNEL, Term(1))
+    asked.set()
+    write = asyncio.ensure_future(log.append([record(1)]))  # noqa: TID251 - awaited below
+    closing = asyncio.ensure_future(log.close())  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    answer.set()
+    await closing
+    await write
+    assert "interrupt" not in steps

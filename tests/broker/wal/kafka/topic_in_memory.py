@@ -99,6 +99,9 @@ class MemoryPartition:
         self.step("delete")
         self.kept.drop_before(offset)
 
+    def interrupt(self) -> None:
+        self.step("interrupt")
+
     def close(self) -> None:
         self.step("close")
 
