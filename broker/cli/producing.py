@@ -6,6 +6,7 @@ before the next one is made, so what is stored is the beginning of the input, up
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from broker.cli.produce.progress import progress
 from broker.cli.produce.row_files import RowFormat, Rows, read_rows
 from broker.cli.produce.tally import Tally
 from broker.cli.session import INTERRUPTED, USAGE, fail, with_client
-from broker.cli.standard_streams import end_on_closed_pipe
+from broker.cli.standard_streams import end_on_closed_pipe, exit_at_once
 from broker.client import Appended, AppendedBatch, AppendsFailed, Client, Message
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTarget, OutcomeUnknown
@@ -56,6 +57,12 @@ def produce_input(server: str, options: ProduceOptions, *, as_json: bool) -> Non
         fail("--txn is for lines; rows are stored whole or not at all in batches", USAGE)
     if options.deliver_at and options.format:
         fail("--deliver-at is for lines; groups get rows at once", USAGE)
+    by_arrow = options.format not in (None, RowFormat.JSONL)
+    with exit_at_once() if by_arrow else nullcontext():
+        _produce(server, options, as_json=as_json)
+
+
+def _produce(server: str, options: ProduceOptions, *, as_json: bool) -> None:
     tally = Tally("row" if options.format else "message")
 
     async def produce(client: Client) -> int | None:

@@ -29,3 +29,20 @@ def end_on_closed_pipe() -> Iterator[None]:
     except BrokenPipeError:
         # The interpreter flushes stdout again at exit, which must succeed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def exit_at_once() -> Iterator[None]:
+    """End the program where the block ends, without the interpreter's own end.
+
+    For what reads through Arrow: threads of Arrow read ahead, and such a thread may be inside
+    Python at the end. The interpreter then ends the thread, for which C++ aborts the process.
+    """
+    code: str | int | None = 0
+    try:
+        yield
+    except SystemExit as ended:
+        code = ended.code or 0
+    with end_on_closed_pipe():
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)

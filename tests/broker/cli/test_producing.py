@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,23 @@ async def test_bad_input_names_the_file_the_line_and_what_is_wrong(
     assert re.search(said, produced.stderr.decode()), produced.stderr
     assert produced.stderr.endswith(b"; nothing is stored\n")
     assert await keys(server, name) == []
+
+
+async def test_a_bad_row_ends_a_run_while_more_input_is_on_its_way(server: str) -> None:
+    """Arrow reads ahead on a thread of its own, which must not abort the program at its end."""
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("t", pa.string())])
+    name = await made(server, schema)
+    for _ in range(5):
+        with started("produce", name, "--format", "csv", server=server) as produced:
+            assert produced.stdin is not None
+            with suppress(BrokenPipeError):
+                produced.stdin.write(b"k,t\none,a\n" + b"1,b\n" * 400_000)
+                produced.stdin.flush()
+            assert produced.wait(PATIENCE_S) == 1
+            with suppress(BrokenPipeError):
+                produced.stdin.close()
+            assert produced.stderr is not None
+            assert b"line 2: In CSV column #0" in produced.stderr.read()
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])

@@ -109,7 +109,7 @@ async def test_users_roles_and_tokens_are_made_shown_and_removed(tmp_path: Path)
         stored = [it for it in found.roles if not it.built_in]
         assert [(it.name, it.grants) for it in stored] == [("r", ("consume:collection:b",))]
         assert made.info in found.tokens
-        assert made.text.rpartition("_")[2] not in repr(found)
+        assert made.text.split("_", 2)[2] not in repr(found)
         async with connect(here.broker.address, token=made.text) as ann:
             assert (await ann.auth.who_am_i()).expires_ms == made.info.expires_ms
             await root.auth.revoke_token(made.info.id)
