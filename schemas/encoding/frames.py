@@ -32,6 +32,16 @@ def frames(messages: Iterable[bytes]) -> bytes:
     return b"".join(parts)
 
 
+def sole_message(data: bytes) -> bytes | None:
+    """The message when `data` is one uncompressed frame and nothing else."""
+    if len(data) < HEAD_BYTES:
+        return None
+    compressed: int
+    length: int
+    compressed, length = _HEAD.unpack_from(data)
+    return None if compressed or length != len(data) - HEAD_BYTES else data[HEAD_BYTES:]
+
+
 class FrameSplitter:
     """Cuts a stream of bytes into messages; keeps at most one unfinished frame.
 

@@ -84,6 +84,13 @@ class MemberStream:
         if error is not None:
             raise error
 
+    def take_answer(self, message: bytes) -> bool:
+        """Take the message if it says of one request that it is done; else False."""
+        number = acknowledged_number(message)
+        if number:
+            self.answered(number, None)
+        return bool(number)
+
     def answered(self, number: int, error: TidemarkError | None) -> None:
         """The server's answer to one request."""
         waiting = self._waiting.get(number)
@@ -222,6 +229,7 @@ class GroupSubscription:
         member = MemberStream(stream, self._joining.credit_bytes)
         self._joining.streams.add(member)
         arriving = _Arriving(member, deliveries)
+        stream.take_at_once(member.take_answer)
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
@@ -258,8 +266,7 @@ class GroupSubscription:
         owed_bytes = 0
         while True:
             for each in frames:
-                if done := acknowledged_number(each):
-                    member.answered(done, None)
+                if member.take_answer(each):
                     continue
                 answer, leased, batches = self._parsed(each)
                 for settled in answer.settled:

@@ -271,12 +271,32 @@ class Conversation:
             raise _ended(self._stream.status())
         return messages
 
+    def take_at_once(self, taker: Callable[[bytes], bool]) -> None:
+        """Offer each lone message to `taker` first, see `BatchStream.take_at_once`.
+
+        What it takes counts for the deadline of the task that reads.
+        """
+
+        def take(message: bytes) -> bool:
+            if not taker(message):
+                return False
+            if self._reading_since_s is not None:
+                self._reading_since_s = self._now_s()
+            return True
+
+        self._stream.take_at_once(take)
+
     async def _read_within(self, deadline_s: float) -> list[bytes]:
-        try:
-            async with asyncio.timeout(deadline_s):
-                return await self._stream.read_batch()
-        except TimeoutError:
-            raise DeadlineExceeded(f"the server sent nothing for {deadline_s} s") from None
+        while True:
+            since_s = self._reading_since_s
+            try:
+                async with asyncio.timeout(deadline_s - self.silent_s()):
+                    return await self._stream.read_batch()
+            except TimeoutError:
+                # Else something was taken meanwhile, and the deadline counts from then on.
+                if self._reading_since_s == since_s:
+                    cause = f"the server sent nothing for {deadline_s} s"
+                    raise DeadlineExceeded(cause) from None
 
     async def write(self, framed: bytes, deadline_s: float) -> None:
         """Send framed messages; returns when the operating system has them."""

@@ -157,6 +157,7 @@ class ServedMember:
         scope.cancel()
 
     async def _take_requests(self) -> None:
+        self._stream.take_at_once(self._taken_at_once)
         while frames := await self._stream.read_batch():
             for each in frames:
                 ack = scan_ack_request(each)
@@ -167,6 +168,14 @@ class ServedMember:
             while self._settling >= SETTLING_MAX:
                 self._written = anyio.Event()
                 await self._written.wait()
+
+    def _taken_at_once(self, message: bytes) -> bool:
+        """Take a lone acknowledgement, if more may wait for their answers."""
+        ack = scan_ack_request(message)
+        if ack is None or len(ack.spans) > SPANS_MAX or self._settling >= SETTLING_MAX:
+            return False
+        self._take_ack(ack)
+        return True
 
     def _take(self, request: v1.JoinGroupRequest) -> None:
         if request.credit_bytes < 0:

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.encoding.frames import HEAD_BYTES, SHOWN_BYTES, FrameSplitter, frame, frames
+from schemas.encoding.frames import (
+    HEAD_BYTES,
+    SHOWN_BYTES,
+    FrameSplitter,
+    frame,
+    frames,
+    sole_message,
+)
 from schemas.encoding.oversize import FrameTooLarge, Oversize
 from schemas.encoding.varint import Malformed
 
@@ -97,3 +104,12 @@ def test_feeding_nothing_gives_nothing() -> None:
     assert splitter.feed(b"\x00\x00") == []
     assert splitter.feed(b"") == []
     assert splitter.pending == 2
+
+
+@given(st.binary(max_size=LIMIT), st.binary(min_size=1, max_size=8))
+def test_a_sole_message_is_one_whole_frame_and_nothing_else(message: bytes, more: bytes) -> None:
+    framed = frame(message)
+    assert sole_message(framed) == message
+    assert sole_message(framed[:-1]) is None
+    assert sole_message(framed + more) is None
+    assert sole_message(b"\1" + framed[1:]) is None
