@@ -44,8 +44,8 @@ class Calls:
         self.slowest_s.clear()
         return found
 
-    async def all_go_on(self, times: int = 3) -> None:
-        """Until each sort of caller has got that many answers more."""
+    async def all_go_on(self, times: int = 2) -> None:
+        """Until each sort of caller has got that many answers more; to the first it asked before."""
         wanted = {sort: count + times for sort, count in self.counts.items()}
         await until(lambda: all(self.counts[sort] >= count for sort, count in wanted.items()))
 
