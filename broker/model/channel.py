@@ -90,7 +90,8 @@ class ChannelOffsets:
     them that wait for the coordinator's decision. `checkpoint`: where a restart would start to
     replay; None: at the beginning. `observed_tick`: the owner has processed every record up to it.
     `removed_tick`: that of the newest record that retention has removed; 0 if it removed none.
-    `purged_tick`: messages of the vchannel that was asked for are purged up to it; 0: none are.
+    `purged_tick`: the newest message that was purged of the vchannel that was asked for, or given
+    back after its drop, has this tick or a smaller one; 0: none was.
     """
 
     name: PChannelName

@@ -372,7 +372,7 @@ class Directory(Actor[_Message]):
         found = self._find(pchannel_of(name), None)
         if isinstance(found, Refusal):
             return found
-        return replace(found.offsets(), purged_tick=found.purges.upto(name))
+        return replace(found.offsets(), purged_tick=found.purges.removes_upto(name))
 
     def _located(self, found: OpenChannel, *, writes: bool) -> Located | Refusal:
         if writes and found.channel.access is AccessMode.READ_ONLY:

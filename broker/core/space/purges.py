@@ -44,6 +44,7 @@ class PurgeTable:
         self.changed: set[str] = set()
         self.gone: set[str] = set()
         self.version = 0
+        self._floors: Mapping[str, TimeTick] | None = None
 
     def observe(self, record: Record) -> list[str]:
         """Apply a record of kind PURGE; returns what cannot be read, as texts."""
@@ -61,6 +62,7 @@ class PurgeTable:
         if known is not None and known.upto >= purge.upto:
             return
         self.purges[purge.vchannel] = purge
+        self._floors = None
         self.changed.add(purge.vchannel)
         self.gone.discard(purge.vchannel)
         self.version += 1
@@ -72,6 +74,7 @@ class PurgeTable:
         """
         for vchannel in [name for name, it in self.purges.items() if it.next_id <= first_id]:
             del self.purges[vchannel]
+            self._floors = None
             self.changed.discard(vchannel)
             self.gone.add(vchannel)
 
@@ -80,13 +83,20 @@ class PurgeTable:
         found = self.purges.get(vchannel)
         return TimeTick(0) if found is None else found.upto
 
+    def removes_upto(self, vchannel: str) -> TimeTick:
+        """Of a vchannel: who has read up to this tick misses nothing; 0: it is not purged."""
+        found = self.purges.get(vchannel)
+        return TimeTick(0) if found is None else found.removes_upto
+
     def newest_tick(self) -> TimeTick:
         """Of the record of the newest purge; 0: there is none."""
         return max([it.tick for it in self.purges.values()], default=TimeTick(0))
 
     def floors(self) -> Mapping[str, TimeTick]:
         """`upto` of each purged vchannel."""
-        return {name: it.upto for name, it in self.purges.items()}
+        if self._floors is None:
+            self._floors = {name: it.upto for name, it in self.purges.items()}
+        return self._floors
 
     def all(self) -> tuple[Purge, ...]:
         """One for each purged vchannel."""

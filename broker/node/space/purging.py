@@ -33,6 +33,8 @@ from broker.node.state.wal_refusals import refused
 from broker.node.truncation import behind_tick
 from broker.ports.wal import WalError
 
+PURGE_S = 60.0
+"""Within which a caller has an answer: purges before it take their time, too."""
 WRITE_S = 30.0
 OUTCOME_S = 1e9
 """The outcome itself comes whenever the Appender knows it, or when the Appender ends."""
@@ -47,13 +49,15 @@ class PurgeVChannel(Request[Purge | Refusal]):
     """Purge up to a tick, or what has a smaller id than `before_id` (if above 0).
 
     Answered once it is durable; with `only_check`, whether it would be refused, and nothing is
-    done. One that reaches no further than an earlier purge is answered by that.
+    done. One that reaches no further than an earlier purge is answered by that. `dropped`: the
+    collection is dropped, and the caller knows what its holders need.
     """
 
     vchannel: str
     upto: TimeTick
     before_id: MessageId = MessageId(0)
     only_check: bool = False
+    dropped: bool = False
 
 
 class Purging(Actor[PurgeVChannel]):
@@ -98,7 +102,8 @@ class Purging(Actor[PurgeVChannel]):
         # Who begins to read at the oldest message waits for the outcome; see the Scanner.
         channel.purging.add(vchannel)
         try:
-            await self._refuse_held(channel, purge)
+            if not request.dropped:
+                await self._refuse_held(channel, purge)
             if request.only_check:
                 return purge
             from_id = MessageId(0) if known is None else known.next_id

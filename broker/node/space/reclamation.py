@@ -20,13 +20,15 @@ from dataclasses import dataclass
 import anyio
 import structlog
 
-from actors import Actor, ActorError, Context, Envelope, Request, Timer
+from actors import Actor, ActorError, Context, Envelope, Ref, Request, Timer
 from broker.model.channel import AccessMode
-from broker.model.failure import Refused
-from broker.model.ids import PChannelName
+from broker.model.failure import Refusal, Refused
+from broker.model.ids import PChannelName, TimeTick
 from broker.model.retention.policy import SealedSegment
 from broker.node.appender_messages import SealLog
+from broker.node.space.drop_records import DropRecords, DropUnrecorded
 from broker.node.space.given_back import ANSWER_S
+from broker.node.space.purging import PURGE_S, PurgeVChannel
 from broker.node.space.space_pass import SpacePass, SpaceVersion
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -58,6 +60,7 @@ class Reclamation(Actor[ReclaimSpace]):
 
     def __init__(self, node: NodeRuntime) -> None:
         self._node = node
+        self._purging = ""
         self._passes: dict[PChannelName, SpacePass] = {}
         self._last: PChannelName | None = None
         self._pending: dict[PChannelName, PendingPass] = {}
@@ -72,6 +75,7 @@ class Reclamation(Actor[ReclaimSpace]):
     async def started(self, context: Context[ReclaimSpace]) -> None:
         """Look every second, or every `retention_period_s` if that is less."""
         self._context = context
+        self._purging = f"{context.path.rpartition('/')[0]}/purging"
         self._set_beat()
         self._node.live.listen("reclamation", lambda: context.self.tell(ReclaimSpace()))
 
@@ -121,7 +125,7 @@ class Reclamation(Actor[ReclaimSpace]):
         looks_at_held = now_s - self._held_s >= self._node.limits.retention_period_s
         for name in self._in_turn(channels):
             channels[name].purges.forget_below(channels[name].log.bounds().first_id)
-            at = self._pass_of(channels[name], SpaceVersion(drops, channels[name].purges.version))
+            at = self._pass_of(channels[name], drops)
             if at is not None and await self._go_on(at, looks_at_held=looks_at_held):
                 self._last = name
                 return True
@@ -135,18 +139,20 @@ class Reclamation(Actor[ReclaimSpace]):
         names, last = sorted(channels), self._last or ""
         return [*(it for it in names if it > last), *(it for it in names if it <= last)]
 
-    def _pass_of(self, channel: OpenChannel, version: SpaceVersion) -> SpacePass | None:
+    def _pass_of(self, channel: OpenChannel, drops: int) -> SpacePass | None:
         """The pass to go on with; None where nothing was ever dropped or purged."""
         name = channel.channel.name
         at = self._passes.get(name)
-        if at is None and not version.drops and not channel.purges.purges:
+        if at is None and not drops and not channel.purges.purges:
             return None
-        if at is None or (at.looked_at_all and at.version != version):
+        version = SpaceVersion(drops, channel.purges.version)
+        if at is None or (at.looked_at_all and at.version_now != version):
             if not self._settled(name, version):
                 return at
             del self._pending[name]
             until_id = channel.log.bounds().next_id
-            at = self._passes[name] = SpacePass(channel, self._node, version, until_id)
+            records = DropRecords(channel, self._record_drop)
+            at = self._passes[name] = SpacePass(channel, self._node, version, until_id, records)
         return at
 
     def _settled(self, name: PChannelName, version: SpaceVersion) -> bool:
@@ -175,7 +181,7 @@ class Reclamation(Actor[ReclaimSpace]):
                 await self._reclaim(at, held)
         except LogClosed:
             pass  # its next owner begins anew
-        except WalError as error:
+        except (WalError, DropUnrecorded) as error:
             self._failed(f"{name}: {error}")
             # Not sooner: what fails for want of room has written much by then.
             period_s = self._node.limits.retention_period_s
@@ -190,6 +196,17 @@ class Reclamation(Actor[ReclaimSpace]):
             self._rewritten += 1
             name = at.channel.channel.name
             log.info("space given back", pchannel=name, bytes=given, below_id=segment.next_id)
+
+    async def _record_drop(self, vchannel: str, upto: TimeTick) -> None:
+        purging: Ref[PurgeVChannel] = self._context.tree.find(self._purging)
+        try:
+            request = PurgeVChannel(vchannel, upto, dropped=True)
+            done = await purging.ask(request, deadline_s=PURGE_S)
+        except ActorError as error:
+            cause = str(error) or "no answer"
+            raise DropUnrecorded(f"the drop of {vchannel} is not recorded: {cause}") from error
+        if isinstance(done, Refusal):
+            raise DropUnrecorded(f"the drop of {vchannel} is not recorded: {done.cause}")
 
     async def _seals(self, at: SpacePass) -> bool:
         if not await at.is_worth_sealing():

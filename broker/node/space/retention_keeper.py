@@ -24,7 +24,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.retention.policy import Retention
 from broker.node.space.given_back import ANSWER_S
 from broker.node.space.kept_sizes import VChannelSize, due_by_size
-from broker.node.space.purging import PurgeVChannel
+from broker.node.space.purging import PURGE_S, PurgeVChannel
 from broker.node.space.unheld import unheld
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
@@ -34,7 +34,6 @@ from broker.ports.wal import WalError
 LOOK_S = 1.0
 AT_ONCE = 32
 """Vchannels of one turn."""
-PURGE_S = 60.0
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ read again before the holders have moved on.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -17,6 +17,7 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.holders import Holding
 from broker.model.retention.policy import SealedSegment
+from broker.node.space.drop_records import DropRecords
 from broker.node.space.given_back import ANSWER_S
 from broker.node.space.space_holds import holds_on
 from broker.node.state.node_runtime import NodeRuntime
@@ -53,6 +54,7 @@ class SpacePass:
     node: NodeRuntime
     version: SpaceVersion
     until_id: MessageId
+    drops: DropRecords
     finished: set[MessageId] = field(default_factory=set)
     held: dict[MessageId, Contents] = field(default_factory=dict)
     known: dict[str, TimeTick | None] = field(default_factory=dict)
@@ -63,6 +65,11 @@ class SpacePass:
     def next_segment(self) -> SealedSegment | None:
         """One that was not dealt with, and that a restart does not replay."""
         return next((it for it in self._left() if self._is_behind(it)), None)
+
+    @property
+    def version_now(self) -> SpaceVersion:
+        """That of its beginning, and what it has recorded itself."""
+        return replace(self.version, purges=self.version.purges + self.drops.count)
 
     @property
     def waits(self) -> bool:
@@ -117,16 +124,17 @@ class SpacePass:
     ) -> int:
         names = {*dead.dropped, *dead.purged}
         holds = await holds_on(self.channel, self.node, names, segment.next_id)
-        free = not_held(dead, holds, self.channel.log.segments(), now_ms)
-        self._warn_of(free.beyond)
+        found = not_held(dead, holds, self.channel.log.segments(), now_ms)
+        self._warn_of(found.beyond)
         end, given = segment.next_id, 0
         self.held.pop(end, None)
         # Tried once: what is estimated to be dead may be definitions, which stay.
-        if self._is_worth(free.dead, contents, segment) and self.tried.get(end) != free.dead:
+        if self._is_worth(found.dead, contents, segment) and self.tried.get(end) != found.dead:
+            free = await self.drops.add(found.dead)
             async with self.channel.rewrites:
-                given = await self.channel.log.give_back(segment, free.dead)
-            self.tried[end] = free.dead
-        if not given and free.dead != dead and len(self.held) < HELD_MAX:
+                given = await self.channel.log.give_back(segment, free)
+            self.tried[end] = found.dead
+        if not given and found.dead != dead and len(self.held) < HELD_MAX:
             self.held[end] = {it: contents[it] for it in names if it in contents}
         return given
 

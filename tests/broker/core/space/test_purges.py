@@ -28,6 +28,8 @@ def test_a_purge_says_up_to_where_it_removes_anything() -> None:
     assert purge(60).removes_upto == 60, "of an older release: not known"
     first = purge(60).removing(TimeTick(40), None)
     assert first.removes_upto == 40
+    table = PurgeTable([first])
+    assert (table.upto(V), table.removes_upto(V), table.removes_upto(W)) == (60, 40, 0)
     assert decode_purge(V, encode_purge(first), TimeTick(90)) == first
     later = purge(80).removing(TimeTick(0), first)
     assert later.removes_upto == 40, "nothing more, but what the first one removed stays removed"

@@ -1,7 +1,7 @@
 """When a node gives space back, and what it never gives back."""
 
 from actors.testing import run_seeded
-from broker.model.failure import Refused, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import CollectionId, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, MessageType
 from broker.model.retention.dead import Contents, Dead
@@ -186,7 +186,10 @@ def test_what_is_appended_to_the_name_after_the_drop_stays() -> None:
             catalog.drop(DROPPED, tick=landed.tick)
             await world.clock.sleep(10)
             assert int(statistics(world)["given_back_bytes"]) > 100_000
+            opened = await world.open_scanner(DROPPED)
+            assert not isinstance(opened, Refusal)
             reader = Reader(world, DROPPED)
+            reader.cursor = opened.cursor
             await reader.read_until((await world.offsets()).next_id - 1)
             found = [it.body for it in reader.messages]
             assert found[-30:] == [f"{BODY}{number}".encode() for number in range(30)]

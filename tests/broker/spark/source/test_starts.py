@@ -10,6 +10,7 @@ from broker.client import Client
 from broker.spark.refusals import BadColumns, BadOption, DataLoss
 from broker.spark.source import next_cut
 from tests.broker.spark.source import test_stream_reader
+from tests.broker.spark.source.test_purged_ranges import purge_now
 from tests.broker.spark.source.test_stream_reader import SCHEMA, World, numbers, run
 
 world = test_stream_reader.world
@@ -196,6 +197,25 @@ def test_unread_rows_of_a_collection_that_was_dropped_are_a_loss(world: World) -
     with pytest.raises(DataLoss, match="of a dropped collection has 1 unread rows"):
         strict.latestOffset(start, ReadAllAvailable())
     assert numbers(lenient, start, lenient.latestOffset(start, ReadAllAvailable())) == [1]
+
+
+@pytest.mark.usefixtures("looks_always")
+def test_rows_that_were_removed_unread_before_their_collection_was_dropped_are_a_loss(
+    world: World,
+) -> None:
+    kept, dropped = world.make("removed_1"), world.make("removed_2")
+    world.append(dropped, 2)
+    strict = world.stream("", subscribe=None, subscribePattern="removed_.")
+    lenient = world.stream("", subscribe=None, subscribePattern="removed_.", failOnDataLoss="false")
+    start = strict.initialOffset()
+    _, done = run(strict, start, ReadAllAvailable())
+    purge_now(world, dropped)
+    world.do(lambda log: log.collections.drop(dropped))
+    world.append(kept, 1)
+    with pytest.raises(DataLoss, match="had unread rows up to tick [0-9]+, which are removed"):
+        strict.latestOffset(start, ReadAllAvailable())
+    assert numbers(lenient, start, lenient.latestOffset(start, ReadAllAvailable())) == [1]
+    assert numbers(strict, done, strict.latestOffset(done, ReadAllAvailable())) == [1]
 
 
 @pytest.mark.usefixtures("looks_always")
