@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from broker.core.space.purges import passed_fields, read_passed
 from broker.meta.group_fields import group_fields, read_group
 from broker.model.effect import SegmentLevel
 from broker.model.groups.consumer_group import GroupKey, GroupSnapshot
@@ -325,6 +326,7 @@ def encode_stored_purge(purge: Purge) -> bytes:
             "whole_id": purge.whole_id,
             "tick": purge.tick,
             "newest": purge.newest,
+            "passed": passed_fields(purge.passed),
         }
     )
 
@@ -340,6 +342,7 @@ def decode_stored_purge(value: bytes) -> Purge:
             whole_id=MessageId(fields["whole_id"]),
             tick=TimeTick(fields["tick"]),
             newest=None if fields.get("newest") is None else TimeTick(fields["newest"]),
+            passed=read_passed(fields.get("passed", ())),
         )
 
     return _decode(value, parse)

@@ -45,11 +45,7 @@ def _collections_held(view: View) -> Iterator[Sample]:
 
 
 def _collections_passed(view: View) -> Iterator[Sample]:
-    passed = [
-        (vchannel, it)
-        for channel in view.channels
-        for (vchannel, _, _), it in channel.kept.passed.items()
-    ]
+    passed = [(vchannel, it) for channel in view.channels for vchannel, it in channel.passed()]
     for vchannel, it in nlargest(SERIES_MAX, passed, key=lambda each: each[1].passed_ms):
         yield (vchannel, it.kind, it.name, it.cause), it.passed_ms / 1000
 
@@ -101,8 +97,7 @@ RETENTION_METRICS: Final = (
     Metric(
         "collection_retention_passed_timestamp_seconds", "gauge",
         "When the retention of a collection removed what this holder still needed, in Unix seconds,"
-        " since the pchannel was opened here. The newest 100. `cause`: the limit, `bytes` or"
-        " `time`.",
+        " for three days. The newest 100. `cause`: the limit, `bytes` or `time`.",
         (*VCHANNEL_HOLDER, "cause"), _collections_passed,
     ),
     Metric(

@@ -43,6 +43,7 @@ from broker.model.ids import (
 from broker.model.master.segment_meta import SegmentMetaState
 from broker.model.message import AppendedInTxn
 from broker.model.producer_numbers import ProducedBatch
+from broker.model.retention.holders import HolderKind, PassCause, Passed
 from broker.model.retention.purge import Purge
 from broker.model.snapshot import (
     FinishedTxn,
@@ -113,7 +114,10 @@ OTHER_GROUP = replace(
     dying=(DyingSpans((TickSpan(TimeTick(6), TimeTick(8)),), "bad seat", 3, TimeTick(9)),),
     mode=GroupMode.BY_KEY,
 )
-PURGE = Purge(VCHANNEL.name, TimeTick(5), MessageId(4), MessageId(3), TimeTick(8), TimeTick(4))
+PASSED = Passed(HolderKind.GROUP, "late", PassCause.BYTES, 70, 60, TimeTick(4), 1_000)
+PURGE = Purge(
+    *(VCHANNEL.name, TimeTick(5), MessageId(4), MessageId(3), TimeTick(8), TimeTick(4), (PASSED,))
+)
 OTHER_PURGE = replace(PURGE, vchannel=f"{VCHANNEL.name}1")
 FIRST = SnapshotChange(
     checkpoint=WalCheckpoint(MessageId(9), TimeTick(11)),

@@ -5,12 +5,16 @@ recovery, saved in snapshots. Its body is JSON: a person may have to read it in 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
-from broker.model.retention.purge import Purge
+from broker.model.retention.holders import HolderKind, PassCause, Passed
+from broker.model.retention.purge import Purge, recently
 from broker.unreadable import UNREADABLE
+
+_KINDS, _CAUSES = frozenset(HolderKind), frozenset(PassCause)
 
 
 class UnreadablePurge(Exception):
@@ -19,9 +23,15 @@ class UnreadablePurge(Exception):
 
 def encode_purge(purge: Purge) -> bytes:
     """The body of the record, whose vchannel and tick are those of the purge."""
-    fields = {"upto": purge.upto, "next_id": purge.next_id, "whole_id": purge.whole_id}
+    fields: dict[str, Any] = {
+        "upto": purge.upto,
+        "next_id": purge.next_id,
+        "whole_id": purge.whole_id,
+    }
     if purge.newest is not None:
         fields["newest"] = purge.newest
+    if purge.passed:
+        fields["passed"] = passed_fields(purge.passed)
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -31,9 +41,31 @@ def decode_purge(vchannel: str, body: bytes, tick: TimeTick) -> Purge:
         fields = json.loads(body)
         upto, next_id, whole_id = (int(fields[it]) for it in ("upto", "next_id", "whole_id"))
         newest = TimeTick(int(fields["newest"])) if "newest" in fields else None
+        passed = read_passed(fields.get("passed", ()))
     except UNREADABLE as error:
         raise UnreadablePurge(f"a purge is damaged: {error!r}") from error
-    return Purge(vchannel, TimeTick(upto), MessageId(next_id), MessageId(whole_id), tick, newest)
+    ids = MessageId(next_id), MessageId(whole_id)
+    return Purge(vchannel, TimeTick(upto), *ids, tick, newest, passed)
+
+
+def passed_fields(passed: Sequence[Passed]) -> list[list[int | str]]:
+    """Who was passed, as JSON takes it."""
+    return [
+        [it.kind, it.name, it.cause, it.bytes, it.limit, it.removed_tick, it.passed_ms]
+        for it in passed
+    ]
+
+
+def read_passed(fields: Iterable[Sequence[Any]]) -> tuple[Passed, ...]:
+    """The opposite. A holder of a kind that a later release has is left out: the purge counts."""
+    found = []
+    for kind, name, cause, size, limit, tick, passed_ms in fields:
+        if kind in _KINDS and cause in _CAUSES:
+            holder = HolderKind(kind), str(name), PassCause(cause)
+            found.append(
+                Passed(*holder, int(size), int(limit), TimeTick(int(tick)), int(passed_ms))
+            )
+    return tuple(found)
 
 
 class PurgeTable:
@@ -97,6 +129,12 @@ class PurgeTable:
         if self._floors is None:
             self._floors = {name: it.upto for name, it in self.purges.items()}
         return self._floors
+
+    def passed(self, now_ms: int) -> Iterator[tuple[str, Passed]]:
+        """Who was passed lately, with the vchannel that was purged."""
+        for vchannel, it in self.purges.items():
+            for each in recently(it.passed, now_ms) if it.passed else ():
+                yield vchannel, each
 
     def all(self) -> tuple[Purge, ...]:
         """One for each purged vchannel."""

@@ -1,8 +1,15 @@
 """What was purged of a vchannel: its messages up to a tick, while its collection lives on."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from broker.model.ids import MessageId, TimeTick
+from broker.model.retention.holders import Passed
+
+PASSED_MAX = 16
+"""Named for each vchannel: those that were passed last."""
+PASSED_KEPT_MS = 3 * 24 * 3600 * 1000
+"""So long somebody is named after being passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,8 @@ class Purge:
     tick: TimeTick = TimeTick(0)
     newest: TimeTick | None = None
     """Nothing that it removes has a larger tick; None: not known, as of older releases."""
+    passed: tuple[Passed, ...] = ()
+    """Who needed what it, or one before it, removes; those that were passed last come last."""
 
     @property
     def removes_upto(self) -> TimeTick:
@@ -33,3 +42,16 @@ class Purge:
             return self
         before = TimeTick(0) if earlier is None else earlier.removes_upto
         return replace(self, newest=max(newest, before))
+
+    def passing(self, lost: Sequence[Passed], earlier: "Purge | None", now_ms: int) -> "Purge":
+        """With who loses messages by it, behind those that an `earlier` one names."""
+        named = {(it.kind, it.name): it for it in (() if earlier is None else earlier.passed)}
+        for it in lost:
+            named.pop((it.kind, it.name), None)  # anew, behind the others
+            named[it.kind, it.name] = it
+        return replace(self, passed=recently(named.values(), now_ms)[-PASSED_MAX:])
+
+
+def recently(passed: Iterable[Passed], now_ms: int) -> tuple[Passed, ...]:
+    """Those that are still named at this time."""
+    return tuple([it for it in passed if now_ms - it.passed_ms < PASSED_KEPT_MS])

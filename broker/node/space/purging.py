@@ -19,7 +19,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argume
 from broker.model.ids import MessageId, TimeTick
 from broker.model.message import PURGE, NewMessage
 from broker.model.retention.dead import PURGED_KINDS
-from broker.model.retention.holders import Holding
+from broker.model.retention.holders import Holding, Passed
 from broker.model.retention.purge import Purge
 from broker.node.append.intake import append_then
 from broker.node.appender_messages import PlacedApart, RunOutcome
@@ -50,7 +50,7 @@ class PurgeVChannel(Request[Purge | Refusal]):
 
     Answered once it is durable; with `only_check`, whether it would be refused, and nothing is
     done. One that reaches no further than an earlier purge is answered by that. `dropped`: the
-    collection is dropped, and the caller knows what its holders need.
+    collection is dropped, and the caller knows what its holders need. `passed`: who loses messages.
     """
 
     vchannel: str
@@ -58,6 +58,7 @@ class PurgeVChannel(Request[Purge | Refusal]):
     before_id: MessageId = MessageId(0)
     only_check: bool = False
     dropped: bool = False
+    passed: tuple[Passed, ...] = ()
 
 
 class Purging(Actor[PurgeVChannel]):
@@ -108,7 +109,9 @@ class Purging(Actor[PurgeVChannel]):
                 return purge
             from_id = MessageId(0) if known is None else known.next_id
             newest = await newest_tick(channel, vchannel, from_id, next_id)
-            return await self._write(channel, purge.removing(newest, known))
+            now_ms = self._context.clock.wall_ms()
+            named = purge.removing(newest, known).passing(request.passed, known, now_ms)
+            return await self._write(channel, named)
         finally:
             channel.purging.discard(vchannel)
 

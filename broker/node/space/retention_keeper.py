@@ -148,10 +148,10 @@ class RetentionKeeper(Actor[KeepRetention]):
                 bytes=it.bytes,
             )
         purging: Ref[PurgeVChannel] = self._context.tree.find(self._purging)
-        done = await purging.ask(PurgeVChannel(vchannel, found.upto), deadline_s=PURGE_S)
+        request = PurgeVChannel(vchannel, found.upto, passed=found.passed)
+        done = await purging.ask(request, deadline_s=PURGE_S)
         if isinstance(done, Refusal):
             raise Refused(done.code, done.cause)
-        channel.kept.pass_over(vchannel, found.passed)
         self._purges += 1
         self._error = ""
         return None

@@ -88,7 +88,9 @@ class NodeRuntime:
 
     def warnings(self) -> Sequence[str]:
         """What an operator should know of retention, groups, disk and memory now."""
-        of_collections = [text for it in self.open_channels.all() for text in it.kept.warnings()]
+        of_collections = [
+            text for it in self.open_channels.all() for text in it.kept.warnings(it.passed())
+        ]
         of_groups = [
             text
             for it in self.open_channels.all()

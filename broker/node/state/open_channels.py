@@ -3,7 +3,7 @@
 It also holds every opened log until it is closed, so that an Appender that dies leaks no log.
 """
 
-from collections.abc import Awaitable, Mapping, MutableSet, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 from weakref import WeakSet
@@ -20,10 +20,11 @@ from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_state import TxnState
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refused, StreamingCode
-from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.measured import RecordHead
 from broker.model.message import NewMessage
 from broker.model.record import head_of
+from broker.model.retention.holders import Passed
 from broker.model.snapshot import WalCheckpoint
 from broker.node.appender_messages import AppenderMessage
 from broker.node.state.channel_events import ChannelEvent, ChannelOpened
@@ -101,6 +102,10 @@ class OpenChannel:
     closed: anyio.Event = field(default_factory=anyio.Event)
     rewrites: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while a segment is written anew: one at a time."""
+
+    def passed(self) -> Iterator[tuple[str, Passed]]:
+        """Who was passed by the retention of a collection in the last days, with the vchannel."""
+        return self.purges.passed(self.tail.closed.tick >> TICK_LOGICAL_BITS)
 
     def offsets(self) -> ChannelOffsets:
         bounds = self.log.bounds()

@@ -1,12 +1,16 @@
 """What a log says of its purges, however they are learned."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
 from broker.core.space.purges import PurgeTable, UnreadablePurge, decode_purge, encode_purge
 from broker.model.ids import MessageId, Term, TimeTick
 from broker.model.message import PURGE
 from broker.model.record import Record
-from broker.model.retention.purge import Purge
+from broker.model.retention.holders import HolderKind, PassCause, Passed
+from broker.model.retention.purge import PASSED_KEPT_MS, PASSED_MAX, Purge
 
 V, W = "c_1v0", "c_2v0"
 
@@ -86,3 +90,57 @@ def test_changes_are_those_since_the_last_save_and_retention_forgets() -> None:
 def test_the_newest_purge_is_that_of_the_newest_record_not_the_one_that_reaches_furthest() -> None:
     assert PurgeTable().newest_tick() == 0
     assert PurgeTable([purge(60, tick=80), purge(30, W, tick=95)]).newest_tick() == 95
+
+
+def passed(name: str, at_ms: int, tick: int = 5, kind: HolderKind = HolderKind.CURSOR) -> Passed:
+    return Passed(kind, name, PassCause.BYTES, 7, 6, TimeTick(tick), at_ms)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_was_passed_lately_is_named_whatever_is_read_again(seed: int) -> None:
+    """Against a list of everybody that was ever passed; lives end between purges, too."""
+    chosen = random.Random(seed)
+    table, now_ms, history = PurgeTable(), 10**12, list[tuple[str, Passed]]()
+    log: list[Record] = []
+    for upto in range(1, 60):
+        vchannel, now_ms = chosen.choice((V, W)), now_ms + chosen.randrange(PASSED_KEPT_MS // 8)
+        kinds = (HolderKind.CURSOR, HolderKind.GROUP)
+        lost = [
+            passed(name, now_ms, upto, chosen.choice(kinds))
+            for name in chosen.sample([f"h{it}" for it in range(12)], chosen.randrange(4))
+        ]
+        history += [(vchannel, it) for it in lost]
+        known = table.purges.get(vchannel)
+        made = purge(upto, vchannel).passing(lost, known, now_ms)
+        log.append(replace(recorded(encode_purge(made)), vchannel=vchannel))
+        assert table.observe(log[-1]) == []
+        match chosen.randrange(4):
+            case 0:
+                table = PurgeTable(table.all())
+            case 1:
+                table = PurgeTable()
+                for record in log:
+                    table.observe(record)
+            case _:
+                pass
+        named = {
+            (of, it.kind, it.name): it
+            for of, it in history
+            if now_ms - it.passed_ms < PASSED_KEPT_MS
+        }
+        found = list(table.passed(now_ms))
+        assert len({(of, it.kind, it.name) for of, it in found}) == len(found)
+        assert all(named[of, it.kind, it.name] == it for of, it in found)
+        for of in (V, W):
+            mine = [it for each, it in found if each == of]
+            naive = [it for (each, _, _), it in named.items() if each == of]
+            newest = sorted(naive, key=lambda it: it.passed_ms)[-PASSED_MAX:]
+            assert len(mine) == len(newest)
+            assert {it.passed_ms for it in mine} == {it.passed_ms for it in newest}
+
+
+def test_a_holder_of_a_kind_of_a_later_release_does_not_hide_the_purge() -> None:
+    body = b'{"upto":60,"next_id":7,"whole_id":5,"passed":[["moon","m","bytes",1,2,3,4],'
+    body += b'["cursor","c","moon",1,2,3,4],["group","g","time",1,2,3,4]]}'
+    (found,) = decode_purge(V, body, TimeTick(90)).passed
+    assert found == Passed(HolderKind.GROUP, "g", PassCause.TIME, 1, 2, TimeTick(3), 4)

@@ -34,8 +34,10 @@ from tests.broker.node.world import PCHANNEL, Reader, World, message, running_no
 MINE, OTHERS = DROPPED, KEPT
 
 
-async def purge(world: World, upto: int = 0, before_id: int = 0, **more: bool) -> Purge | Refusal:
-    request = PurgeVChannel(MINE, TimeTick(upto), MessageId(before_id), **more)
+async def purge(
+    world: World, upto: int = 0, before_id: int = 0, *, only_check: bool = False
+) -> Purge | Refusal:
+    request = PurgeVChannel(MINE, TimeTick(upto), MessageId(before_id), only_check)
     answer: Purge | Refusal = await world.system.find("/root/node/purging").ask(
         request, deadline_s=60.0
     )

@@ -208,7 +208,7 @@ def test_a_cursor_keeps_what_it_needs_until_it_moves_on_or_is_beyond_its_limit(h
             await world.clock.sleep(10)
             assert await read(world, MINE) == []
             assert channel(world).kept.held == {}
-            passed = list(channel(world).kept.passed.values())
+            passed = [it for _, it in channel(world).purges.passed(0)]
             assert [it.name for it in passed] == (["late"] if how == "passed" else [])
             told = [it for it in world.node.warnings() if "was passed" in it]
             assert len(told) == len(passed)

@@ -212,7 +212,7 @@ def test_rows_that_were_removed_unread_before_their_collection_was_dropped_are_a
     purge_now(world, dropped)
     world.do(lambda log: log.collections.drop(dropped))
     world.append(kept, 1)
-    with pytest.raises(DataLoss, match="had unread rows up to tick [0-9]+, which are removed"):
+    with pytest.raises(DataLoss, match=r"had unread rows up to tick .* are removed"):
         strict.latestOffset(start, ReadAllAvailable())
     assert numbers(lenient, start, lenient.latestOffset(start, ReadAllAvailable())) == [1]
     assert numbers(strict, done, strict.latestOffset(done, ReadAllAvailable())) == [1]
