@@ -27,6 +27,7 @@ from broker.etcd.requests import (
     at_revision,
     found_in,
     read_request,
+    repeatable_request,
     write_request,
 )
 from broker.etcd.store_record import StoreRecord, went_back
@@ -184,6 +185,12 @@ class EtcdMetaStore:
             f"{self._members.place}: the places of writes vanished {ATTEMPTS_MAX} times; does"
             " somebody delete keys or leases below the prefix?"
         )
+
+    def repeatable(self, puts: Mapping[str, bytes], expect: Mapping[str, int]) -> bytes:
+        """A write as etcd's message, for `LastWrite`: repeating it must do no harm."""
+        put = {self._keys.encoded(key): value for key, value in puts.items()}
+        wanted = {self._keys.encoded(key): revision for key, revision in expect.items()}
+        return bytes(repeatable_request(put, wanted))
 
     async def close(self) -> None:
         """Idempotent; takes a second at most. Calls that still wait raise MetaError."""

@@ -85,6 +85,14 @@ def write_request(
     )
 
 
+def repeatable_request(puts: Mapping[bytes, bytes], expect: Mapping[bytes, int]) -> TxnRequest:
+    """A write without a place: one that does no harm when it is carried out again, or late."""
+    return TxnRequest(
+        compare=[at_revision(key, it) for key, it in expect.items()],
+        success=[RequestOp(request_put=PutRequest(key=key, value=it)) for key, it in puts.items()],
+    )
+
+
 def read_request(keys: Iterable[bytes]) -> TxnRequest:
     """Several keys of one moment."""
     return TxnRequest(

@@ -10,27 +10,23 @@ import json
 import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 
 from broker.client import Client, TidemarkError, connect
-from runs.failover_steps import LEVELS, lines_of, steps_between
+from runs.failover_clusters import Cluster, served, started_separately
+from runs.failover_steps import lines_of, steps_between
 
 COLLECTION = "failover"
 APPEND_S = 60.0
 PAUSE_S = 0.02
 SETTLE_S = 300.0
 """Against hanging: a busy machine needs half a minute for each process."""
-STOP_S = 30.0
 AFTER_S = 0.3
 """Between the end of a failover and the next kill, so that failovers do not overlap."""
 PAYLOAD = b"." * 1024
@@ -85,77 +81,6 @@ class Kill:
 
     def __str__(self) -> str:
         return f"{self.victim}, {self.hit} pchannels, {self.gap_s:.3f} s"
-
-
-@dataclass(slots=True)
-class Cluster:
-    """The running processes. `coordinators`: none where one started the nodes and must live."""
-
-    address: str
-    nodes: int
-    log: Path
-    coordinators: "tuple[Restarted, ...]" = ()
-    members: "tuple[Restarted, ...]" = ()
-    """The nodes, where they are our own children."""
-
-    def leader_of(self, address: str) -> "Restarted":
-        """The coordinator that serves there."""
-        return next(it for it in self.coordinators if address in it.arguments)
-
-
-class Restarted:
-    """A process that is started again right after it was killed."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        self.arguments = arguments
-        self._log = log
-        self.process = self._start()
-
-    @property
-    def shown(self) -> str:
-        """Its role, with what tells it from others."""
-        return " ".join([self.arguments[0], *self.arguments[1:3]])
-
-    def kill(self) -> None:
-        """Kill and restart it; returns before the new process is ready."""
-        self.process.kill()
-        self._ended()
-        self.process = self._start()
-
-    def restart(self) -> None:
-        """Stop it as a service manager does, and start it; returns before it is ready."""
-        self.stop()
-        self.process = self._start()
-
-    def stop(self) -> None:
-        """Stop it as a service manager does: with SIGKILL when that takes too long."""
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-        self._ended()
-
-    def address(self) -> str:
-        """The address of its ready line; waits for that line."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        return dict(word.split("=", 1) for word in line.split()[2:])["listen"]
-
-    def _ended(self) -> None:
-        self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-    def _start(self) -> "subprocess.Popen[str]":
-        with self._log.open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "broker", *self.arguments],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=os.environ | {"TIDEMARK_LOG_LEVEL": LEVELS, "TIDEMARK_LOG_FORMAT": "json"},
-            )
 
 
 async def append_for_ever(log: Client, lane: Lane) -> None:
@@ -283,54 +208,14 @@ async def measure(
         return done, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
 
 
-@contextmanager
-def served(folder: Path, nodes: int) -> Iterator[Cluster]:
-    """Run a coordinator that starts its nodes."""
-    log, data = folder / "log", ("--data-dir", str(folder / "data"))
-    serving = Restarted("serve", "--nodes", str(nodes), *data, "--listen", "127.0.0.1:0", log=log)
-    try:
-        yield Cluster(serving.address(), nodes, log)
-    finally:
-        serving.stop()
-
-
-@contextmanager
-def started_separately(folder: Path, nodes: int, coordinators: int) -> Iterator[Cluster]:
-    """Run coordinators, of which one leads, and nodes that survive their deaths."""
-    log, data = folder / "log", ("--data-dir", str(folder / "data"))
-    addresses = [f"127.0.0.1:{free_port()}" for _ in range(coordinators)]
-    servers = ",".join(addresses)
-    with ExitStack() as running:
-        started = []
-        for address in addresses:
-            coordinator = Restarted("coordinator", *data, "--listen", address, log=log)
-            running.callback(coordinator.stop)
-            coordinator.address()
-            started.append(coordinator)
-        members = []
-        for number in range(1, nodes + 1):
-            node_options = ("--node-id", str(number), "--coordinator", servers)
-            node = Restarted("node", *node_options, *data, "--listen", "127.0.0.1:0", log=log)
-            running.callback(node.stop)
-            members.append(node)
-        yield Cluster(servers, nodes, log, tuple(started), tuple(members))
-
-
-def free_port() -> int:
-    """A port that nobody listens on now; a restarted coordinator must use the same one."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def quantile(values: list[float], share: float) -> float:
     """The smallest value with at least `share` of all values at or below it."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def main() -> int:
-    """Measure and print; 1 when p99 is above the limit."""
+def options() -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=3)
@@ -352,18 +237,29 @@ def main() -> int:
         " coordinators unless --coordinators says how many",
     )
     parser.add_argument(
+        "--hosts",
+        action="store_true",
+        help="a data folder for each process, as on hosts of their own, with etcd and Kafka beside"
+        " them; with --coordinators",
+    )
+    parser.add_argument(
         "--p99-max",
         type=float,
         default=0.0,
         help="exit with 1 when p99 is longer, in seconds; 0: only measure",
     )
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure and print; 1 when p99 is above the limit."""
+    arguments = options()
     coordinators = arguments.coordinators or int(arguments.coordinator)
-    if arguments.rolling:
+    if arguments.rolling or arguments.hosts:
         coordinators = max(coordinators, 2)
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         with (
-            started_separately(Path(folder), arguments.nodes, coordinators)
+            started_separately(Path(folder), arguments.nodes, coordinators, hosts=arguments.hosts)
             if coordinators
             else served(Path(folder), arguments.nodes)
         ) as cluster:

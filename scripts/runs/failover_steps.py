@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-LEVELS = "error,broker.coordinator=debug,broker.node=debug"
+LEVELS = "error,tidemark=info,broker.coordinator=debug,broker.node=debug"
 """The log level that the processes need for their steps to be in the log."""
 
 STEPS: Mapping[str, str] = {
+    "leads": "another coordinator leads",
     "node lost": "death noticed",
     "node chosen": "new owner chosen",
     "owner recorded": "owner recorded, durable",

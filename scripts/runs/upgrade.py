@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from broker.client import Client, Deadlines, TidemarkError, connect
-from runs.failover import free_port, whole
+from runs.failover import whole
+from runs.failover_clusters import free_port
 
 OLDER = "8dc815a8"
 """The last commit before the log could be in Kafka and the metadata in etcd."""

@@ -16,6 +16,7 @@ from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import NONE
 from broker.app.leading.folder_candidates import FolderCandidates, candidate_of
 from broker.app.leading.host_candidates import HostCandidates, announced_candidates
+from broker.app.leading.leader_witness import leader_witness
 from broker.app.led_cluster import Lead, coordinators_of
 from broker.app.limits_from_settings import edge_limits
 from broker.app.probes.http_endpoint import sources_of
@@ -90,14 +91,15 @@ async def run_candidate(
             led, lease = await _lead(candidacy, parts, bound, standing_by)
             log.info("leads", term=led.term, address=settings.advertise)
             lead = Lead(led, lease, candidates, candidates.process)
-            try:
-                async with (
-                    beside(lease.keep),
-                    run_coordinator(settings, folder, bound, callbacks, lead) as broker,
-                ):
-                    yield broker
-            finally:
-                await led.end()
+            async with leader_witness(settings, led):
+                try:
+                    async with (
+                        beside(lease.keep),
+                        run_coordinator(settings, folder, bound, callbacks, lead) as broker,
+                    ):
+                        yield broker
+                finally:
+                    await led.end()
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from broker.coordinator.records import ALTER_KEY
 from broker.data_folder import DataFolder
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.leased_keys import TTL_S
+from broker.etcd.password_file import etcd_password
 from broker.etcd.place import etcd_place
 from broker.folder_lock import create_durably, replace_durably
 from broker.ports.meta import MetaError, MetaStore
@@ -312,16 +313,3 @@ def etcd_tls(settings: Settings) -> ClientTls | None:
         return ClientTls(Tls(*files))
     except BadTls as error:
         raise CannotStart(f"TLS of meta: {error}") from None
-
-
-def etcd_password(file: Path | None) -> str:
-    """The password in the file as it is now. Raises MetaError."""
-    if file is None:
-        return ""
-    try:
-        password = file.read_text().strip()
-    except (OSError, UnicodeError) as error:
-        raise MetaError(f"cannot read meta_password_file {file}: {error}") from error
-    if not password:
-        raise MetaError(f"meta_password_file {file} is empty")
-    return password

@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import structlog
 
-from broker.app.stores.etcd_metadata import etcd_password, etcd_tls
+from broker.app.stores.etcd_metadata import etcd_tls
 from broker.beside import beside
 from broker.etcd.leased_keys import RENEWALS_PER_LEASE, TTL_S
 from broker.etcd.members import Members
@@ -17,6 +17,7 @@ from broker.etcd.milvus_session import (
     AnnouncedSession,
     MilvusSession,
 )
+from broker.etcd.password_file import etcd_password
 from broker.etcd.place import etcd_place
 from broker.ports.meta import MetaError
 from broker.process_settings import Settings

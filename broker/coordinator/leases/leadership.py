@@ -43,6 +43,13 @@ class LedStore:
         self._led_s = -math.inf
         """When a write or a check last showed that this coordinator leads."""
         self.term = term
+        self.ended = False
+        """Whether `end` has told."""
+
+    @property
+    def revision(self) -> int:
+        """Of the record that this leader wrote: nobody has followed it while the store has that."""
+        return self._revision
 
     @property
     def inner(self) -> MetaStore:
@@ -114,7 +121,8 @@ class LedStore:
             try:
                 await self.write(ended_puts(self.term))
             except MetaError:
-                pass  # they wait for the lease
+                return  # they wait for the lease
+            self.ended = True
 
     async def close(self) -> None:
         """See MetaStore."""

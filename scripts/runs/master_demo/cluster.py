@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from runs.failover import Restarted, free_port
+from runs.failover_clusters import Restarted, free_port
 
 PCHANNELS = 4
 
