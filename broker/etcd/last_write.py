@@ -1,18 +1,16 @@
 """Carries out one write when the process that left it has ended; run by `witness.py`.
 
-    python -m broker.etcd.last_write    with its standard input and the variable VARIABLE set
+    python -m broker.etcd.last_write    with lines on its standard input: writes, or the word OVER
 
 It has all that it needs in memory before it waits, and has called etcd once: others wait for the
 write, and on a busy machine an interpreter takes seconds to start. It imports only what a call to
-etcd needs: that takes 36 MB of memory.
+etcd needs.
 """
 
 import asyncio
 import json
-import os
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -29,9 +27,8 @@ from broker.transport.tls import BadTls, ClientTls, Tls
 from schemas.generated.etcdserverpb import RangeRequest, RangeResponse, TxnRequest, TxnResponse
 
 MODULE: Final = "broker.etcd.last_write"
-VARIABLE: Final = "TIDEMARK_LAST_WRITE"
-"""The environment variable that has the write."""
-STDIN: Final = 0
+OVER: Final = b"over\n"
+"""Ends it without a write."""
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal or a service manager sends them to all processes of the one that it stops."""
 REHEARSAL_S: Final = 2.0
@@ -57,14 +54,15 @@ class LastWrite:
     password_file: str | None = None
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Self:
-        """The write that an environment has."""
-        fields: dict[str, Any] = json.loads(environment[VARIABLE])
+    def of(cls, line: bytes) -> Self:
+        """The write that a line of `main` names."""
+        fields: dict[str, Any] = json.loads(line)
         return cls(**fields)
 
-    def environment(self) -> dict[str, str]:
+    @property
+    def line(self) -> bytes:
         """What `of` reads."""
-        return {VARIABLE: json.dumps(asdict(self))}
+        return json.dumps(asdict(self)).encode() + b"\n"
 
     async def carry_out(self) -> bool:
         """Whether it took effect; not when another write came before. MetaError, Unanswered."""
@@ -101,13 +99,23 @@ def main() -> int:
     """Wait for the end of standard input, then write; 0 when nothing is left to do."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    last = LastWrite.of(os.environ)
+    last: LastWrite | None = None
+    while line := sys.stdin.buffer.readline():
+        if line == OVER or not line.endswith(b"\n"):
+            return 0
+        last = LastWrite.of(line)
+        _rehearse(last)
+    return 0 if last is None else _carry_out(last)
+
+
+def _rehearse(last: LastWrite) -> None:
     try:
         asyncio.run(last.rehearse())
     except (MetaError, Unanswered) as error:
         _say(f"the witness of {last.subject} finds no metadata: {error}")
-    if os.read(STDIN, 1):  # a word: it is dismissed
-        return 0
+
+
+def _carry_out(last: LastWrite) -> int:
     try:
         done = asyncio.run(last.carry_out())
     except (MetaError, Unanswered) as error:

@@ -2,9 +2,9 @@
 
 It waits on a pipe whose other end only this process has. The kernel closes that end when the
 process has ended, however it ended: after its last thread, so when nothing of it answers any more.
+It is started before there is anything to record, because an interpreter takes a while to start.
 """
 
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,12 +14,9 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from broker.etcd.last_write import MODULE, LastWrite
+from broker.etcd.last_write import MODULE, OVER, LastWrite
 
 COMMAND: Final = (sys.executable, "-m", MODULE)
-START_S: Final = 1.0
-"""Before it is started: until then a new leader has the processor for itself, for those that wait
-for it."""
 LOOK_S, LOOK_S_MAX = 1.0, 60.0
 """Between two looks whether it still waits; twice as long each time that it does not."""
 END_S: Final = 1.0
@@ -28,10 +25,10 @@ log = structlog.get_logger("tidemark")
 
 
 class Witness:
-    """Runs while `keep` does; ended by `dismiss`, or `leave`."""
+    """Kept alive by `keep`; ended by `dismiss`, or `leave`. Writes nothing without `tell`."""
 
-    def __init__(self, last: LastWrite) -> None:
-        self._last = last
+    def __init__(self) -> None:
+        self._last: LastWrite | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reported = False
 
@@ -43,7 +40,6 @@ class Witness:
 
     async def keep(self) -> None:
         """Start it, and again when it was killed. Without it all goes on; that is logged."""
-        await anyio.sleep(START_S)
         await self.look()
         pause_s = LOOK_S
         while True:
@@ -68,15 +64,19 @@ class Witness:
             self._reported = True
         return True
 
+    def tell(self, last: LastWrite) -> None:
+        """Have it carry out this write when this process has ended."""
+        self._last = last
+        if self.pid:
+            self._send(last.line)
+
     async def dismiss(self) -> None:
         """End it without a write."""
         process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        with suppress(OSError):  # it was killed
-            process.stdin.write(b"over\n")
-        process.stdin.close()
+        self._send(OVER)
+        self.leave()
         with anyio.CancelScope(shield=True):
             try:
                 await to_thread.run_sync(process.wait, END_S)
@@ -85,7 +85,7 @@ class Witness:
                 await to_thread.run_sync(process.wait)
 
     def leave(self) -> None:
-        """Have it write now: this process does nothing more. It may go on after this process."""
+        """Have it write now: this process does nothing more. It goes on beside this process."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -98,5 +98,11 @@ class Witness:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, **self._last.environment()},
         )
+        if self._last is not None:
+            self._send(self._last.line)
+
+    def _send(self, line: bytes) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # it was killed; the next one is told
+                self._process.stdin.write(line)  # shorter than what a pipe takes at once

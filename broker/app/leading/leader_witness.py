@@ -15,26 +15,48 @@ from broker.coordinator.leases.leadership import LedStore
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.last_write import LastWrite
 from broker.etcd.witness import Witness
+from broker.ports.meta import MetaStore
 from broker.process_settings import Settings
 
 
+class LeaderWitness:
+    """Made by `leader_witness`; `witness`: None where a data folder does its work."""
+
+    def __init__(self, settings: Settings, witness: Witness | None) -> None:
+        self._settings = settings
+        self._witness = witness
+        self._led: LedStore | None = None
+
+    def watch(self, led: LedStore) -> None:
+        """From now on this process leads."""
+        self._led = led
+        if self._witness is not None and isinstance(led.inner, EtcdMetaStore):
+            self._witness.tell(_last_write(self._settings, led, led.inner))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether those that stand by need not be told any more."""
+        return self._led is None or self._led.ended or self._led.deposed
+
+
 @asynccontextmanager
-async def leader_witness(settings: Settings, led: LedStore) -> AsyncIterator[None]:
+async def leader_witness(settings: Settings, store: MetaStore) -> AsyncIterator[LeaderWitness]:
     """Have a witness while the block runs, if the metadata is where other hosts see it.
 
-    The block ends with the last deed of the leader, which is to tell that it has ended. Where that
-    failed, the witness goes on trying.
+    The last deed of a leader in the block is to tell that it has ended. Where that failed, the
+    witness goes on trying.
     """
-    store = led.inner
     if not isinstance(store, EtcdMetaStore):
-        yield  # a data folder: the kernel frees the leader's lock, which is as fast
+        # The kernel frees the leader's lock in the data folder, which is as fast.
+        yield LeaderWitness(settings, None)
         return
-    witness = Witness(_last_write(settings, led, store))
+    witness = Witness()
+    watched = LeaderWitness(settings, witness)
     try:
         async with beside(witness.keep):
-            yield
+            yield watched
     finally:
-        if led.ended or led.deposed:
+        if watched.is_over:
             await witness.dismiss()
         else:
             witness.leave()

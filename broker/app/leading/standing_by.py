@@ -83,23 +83,24 @@ async def run_candidate(
         async with (
             metadata(settings, folder, MetadataUse.CANDIDATE) as store,
             _candidates(local, folder, store) as candidates,
+            leader_witness(settings, store) as witness,
         ):
             await _refuse_other_cluster(store, settings)
             candidacy = Candidacy(store, candidates, settings.leader_lease_s)
             access = await node_access(settings, folder.root, store)
             parts = _StandbyParts(settings, candidacy, candidates, access)
             led, lease = await _lead(candidacy, parts, bound, standing_by)
+            witness.watch(led)
             log.info("leads", term=led.term, address=settings.advertise)
             lead = Lead(led, lease, candidates, candidates.process)
-            async with leader_witness(settings, led):
-                try:
-                    async with (
-                        beside(lease.keep),
-                        run_coordinator(settings, folder, bound, callbacks, lead) as broker,
-                    ):
-                        yield broker
-                finally:
-                    await led.end()
+            try:
+                async with (
+                    beside(lease.keep),
+                    run_coordinator(settings, folder, bound, callbacks, lead) as broker,
+                ):
+                    yield broker
+            finally:
+                await led.end()
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,12 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 async def opened(url: str, password: str = "") -> EtcdMetaStore:
     place = etcd_place(url)
     return await EtcdMetaStore.open(place, owner="me", password=lambda: password, call_s=GUARD_S)
+
+
+def told(last: LastWrite) -> Witness:
+    witness = Witness()
+    witness.tell(last)
+    return witness
 
 
 def last_write(store: EtcdMetaStore, url: str, revision: int, **more: str) -> LastWrite:
@@ -72,7 +77,7 @@ async def test_it_writes_when_it_is_left_and_nothing_while_it_waits(
     url = f"etcd://{etcd.address}/{tmp_path.name}"
     async with await opened(url) as store:
         revision = await store.write({"leader": b"1"})
-        witness = Witness(last_write(store, url, revision))
+        witness = told(last_write(store, url, revision))
         async with beside(witness.keep):
             pid = await waits(witness)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -87,6 +92,18 @@ async def test_it_writes_when_it_is_left_and_nothing_while_it_waits(
             return witness.pid == 0
 
         await until(ended)
+
+
+async def test_without_a_write_it_ends_when_it_is_left() -> None:
+    witness = Witness()
+    await witness.look()
+    await waits(witness)
+    witness.leave()
+
+    async def ended() -> bool:
+        return witness.pid == 0
+
+    await until(ended)
 
 
 async def test_the_write_has_no_effect_once_the_record_has_changed(
@@ -105,7 +122,7 @@ async def test_a_dismissed_one_ends_without_a_write(etcd: EtcdServer, tmp_path: 
     url = f"etcd://{etcd.address}/{tmp_path.name}"
     async with await opened(url) as store:
         revision = await store.write({"leader": b"1"})
-        witness = Witness(last_write(store, url, revision))
+        witness = told(last_write(store, url, revision))
         await witness.dismiss()  # before it was started
         await witness.look()
         pid = await waits(witness)
@@ -117,7 +134,7 @@ async def test_a_dismissed_one_ends_without_a_write(etcd: EtcdServer, tmp_path: 
 async def test_it_holds_nothing_that_its_process_had_open(etcd: EtcdServer, tmp_path: Path) -> None:
     url = f"etcd://{etcd.address}/{tmp_path.name}"
     async with await opened(url) as store:
-        witness = Witness(last_write(store, url, 1))
+        witness = told(last_write(store, url, 1))
         with (tmp_path / "lock").open("w") as lock:
             os.set_inheritable(lock.fileno(), True)
             await witness.look()
@@ -130,10 +147,11 @@ async def test_it_holds_nothing_that_its_process_had_open(etcd: EtcdServer, tmp_
 async def test_one_that_was_killed_is_replaced(etcd: EtcdServer, tmp_path: Path) -> None:
     url = f"etcd://{etcd.address}/{tmp_path.name}"
     async with await opened(url) as store:
-        witness = Witness(last_write(store, url, 1))
+        witness = told(last_write(store, url, 1))
         await witness.look()
         first = witness.pid
         os.kill(first, signal.SIGKILL)
+        witness.tell(last_write(store, url, 2))
 
         async def replaced() -> bool:
             await witness.look()
@@ -149,7 +167,7 @@ async def test_a_missing_shell_is_logged_and_nothing_else(
     url = f"etcd://{etcd.address}/{tmp_path.name}"
     monkeypatch.setattr("broker.etcd.witness.COMMAND", (str(tmp_path / "none"),))
     async with await opened(url) as store:
-        witness = Witness(last_write(store, url, 1))
+        witness = told(last_write(store, url, 1))
         await witness.look()
         await witness.look()
         assert witness.pid == 0
@@ -163,8 +181,7 @@ async def test_it_gives_up_an_etcd_that_does_not_answer(etcd: EtcdServer, tmp_pa
     last = LastWrite("etcd://127.0.0.1:1/x", request.hex(), 0.2, "the leader of term 7")
     done = await anyio.run_process(
         [sys.executable, "-m", MODULE],
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **last.environment()},
+        input=last.line,
         check=False,
     )
     assert done.returncode == 1
