@@ -146,8 +146,9 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
     for lane in hit:
         lane.mark()
     at_s, began_s = time.time(), time.monotonic()
-    if cluster.coordinators:
-        cluster.leader_of(leader).kill()
+    killed = cluster.leader_of(leader) if cluster.coordinators else None
+    if killed is not None:
+        killed.kill()
     else:
         os.kill(pids[node], signal.SIGKILL)
     for lane in hit:
@@ -155,6 +156,9 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
     await whole(log, cluster.nodes)
     for lane in hit:
         await lane.until_one_more()
+    if killed is not None and len(cluster.coordinators) > 1:
+        # What is announced in etcd may still be the killed process.
+        await anyio.to_thread.run_sync(killed.address)
     longest = max(hit, key=lambda lane: lane.longest_s)
     over_s = at_s + longest.longest_until_s - began_s
     victim = "coordinator" if cluster.coordinators else f"node {node}"

@@ -8,7 +8,7 @@ import pytest
 
 from actors.testing import run_seeded
 from broker.coordinator.json_records import UnreadableRecord
-from broker.coordinator.leases.candidacy import LOOK_S, LOOKS_PER_READ, Candidacy
+from broker.coordinator.leases.candidacy import LOOK_S, READ_S, Candidacy
 from broker.coordinator.leases.leader_lease import ANSWER_SHARE
 from broker.coordinator.leases.leader_records import HOLDER_KEY, LEADER_KEY, read_leader
 from broker.coordinator.leases.leadership import Deposed, lead
@@ -17,7 +17,7 @@ from broker.ports.leader_check import Candidate
 from tests.broker.coordinator.fakes import ShakyStore
 
 LEASE_S = 5.0
-SOON_S = LOOK_S * (LOOKS_PER_READ + 1)
+SOON_S = READ_S + LOOK_S
 
 
 class CandidatesFake:
