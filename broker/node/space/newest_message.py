@@ -16,14 +16,20 @@ _GROWS: Final = 8
 
 
 async def newest_tick(
-    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId
+    channel: OpenChannel,
+    vchannel: str,
+    from_id: MessageId,
+    until_id: MessageId,
+    *,
+    grown_by: int = 1,
 ) -> TimeTick | None:
     """The tick of the newest message with an id in between; 0: there is none.
 
-    None: there is too much to look at, or the log is being moved. Raises WalError, Refused.
+    None: there is too much to look at, or the log is being moved. `grown_by`: what is known of the
+    active segment will do until it has so many bytes more. Raises WalError, Refused.
     """
     try:
-        parts = await _parts(channel, vchannel, from_id, until_id)
+        parts = await _parts(channel, vchannel, from_id, until_id, grown_by)
     except LogMoves:
         return None
     looks = _Looks(channel, vchannel)
@@ -39,7 +45,7 @@ async def newest_tick(
 
 
 async def _parts(
-    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId
+    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId, grown_by: int
 ) -> list[VChannelPart]:
     contents, base = [], MessageId(0)
     for segment in channel.log.segments():
@@ -48,7 +54,7 @@ async def _parts(
             contents.append(await channel.contents.sealed(channel.log, segment))
         base = segment.next_id
     if base < until_id:
-        contents.append(await channel.contents.active(channel.log, 1))
+        contents.append(await channel.contents.active(channel.log, grown_by))
     parts = [it[vchannel] for it in contents if vchannel in it]
     return [it for it in parts if it.base_id < until_id and it.next_id > from_id]
 

@@ -8,13 +8,15 @@ from actors.testing import run_seeded
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.failure import Refusal, StreamingCode
-from broker.model.ids import MessageId, PChannelName, TxnId
+from broker.model.ids import MessageId, PChannelName, Term, TxnId
 from broker.model.message import PURGE, AppendedInTxn, MessageType
 from broker.model.position import ReadPosition, StartFrom
 from broker.model.record import Record
+from broker.model.retention.dead import Contents
+from broker.model.retention.policy import SealedSegment
 from broker.model.txn import TxnContext
 from broker.node.scanner_messages import CloseScanner, Delivery
-from broker.wal.memory_wal import Fault, MemoryWal
+from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS, HoldsOf, cursor
 from tests.broker.node.space.test_purging import land, read
 from tests.broker.node.space.test_readers_of_purged import end_scanner, take
@@ -213,3 +215,37 @@ def test_an_open_transaction_of_the_dropped_collection_stays_and_what_lies_befor
             assert b"of the transaction" in await read(world, DROPPED)
 
     run_seeded(5, scenario)
+
+
+class CountingLog(MemoryLog):
+    actives = 0
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        CountingLog.actives += segment is None
+        return await super().contents(segment)
+
+
+class CountingWal(MemoryWal):
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        log = await super().open(channel, term)
+        log.__class__ = CountingLog
+        return log
+
+
+def test_the_active_segment_is_not_read_again_for_each_vchannel_that_was_dropped() -> None:
+    async def scenario() -> None:
+        CountingLog.actives = 0
+        catalog, wal = CatalogFake(), CountingWal(segment_bytes=SEGMENT_BYTES)
+        async with running_node(wal, LIMITS, catalog=catalog) as world:
+            await world.assign()
+            for number in range(200):
+                await world.append(message("z" * 4000, shard=number % 20))
+            await world.clock.sleep(1)
+            names = [f"{DROPPED.removesuffix('0')}{it}" for it in range(20)]
+            catalog.drop(*names, tick=(await world.offsets()).closed_tick)
+            await world.clock.sleep(10)
+            (channel,) = world.node.open_channels.all()
+            assert sorted(channel.purges.floors()) == sorted(names)
+            assert CountingLog.actives < 10
+
+    run_seeded(6, scenario)
