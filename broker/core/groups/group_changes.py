@@ -4,6 +4,7 @@ JSON, because a person may have to read it in an emergency; a change holds many 
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
@@ -107,6 +108,13 @@ GroupChange = (
 _JSON = json.JSONEncoder(separators=(",", ":"))
 """Made once: `json.dumps` makes one for each call."""
 
+_NUMBER: Final = rb"(0|[1-9][0-9]{0,19})"
+_ONE_ACKED: Final = re.compile(
+    rb'\{"group":"([^"\\\x00-\x1f\x7f-\xff]*)","change":"acked","spans":\[\[%b,%b\]\]\}'
+    % (_NUMBER, _NUMBER)
+)
+"""What a member that settles messages one by one makes: a third of the time of the JSON module."""
+
 
 class UnreadableChange(Exception):
     """The body is damaged, or a later release wrote it."""
@@ -114,6 +122,8 @@ class UnreadableChange(Exception):
 
 def encode_change(change: GroupChange) -> bytes:
     """The body of the record."""
+    if isinstance(change, MessagesAcked):
+        return _acked(change)
     fields: dict[str, Any] = {"group": change.name}
     match change:
         case GroupCreated(_, lease_ms, floor, limit, mode):
@@ -129,8 +139,6 @@ def encode_change(change: GroupChange) -> bytes:
         case MessagesDying(_, spans, cause, times):
             fields |= {"change": "dying", "spans": span_pairs(spans)}
             fields |= {"cause": cause, "times": times}
-        case MessagesAcked(_, spans):
-            fields |= {"change": "acked", "spans": span_pairs(spans)}
         case AckedInTxn(_, txn, spans, times):
             # Not "acked" with a transaction beside it: an earlier release would apply that at once.
             fields |= {"change": "acked in txn", "txn": txn, "spans": span_pairs(spans)}
@@ -146,10 +154,20 @@ def encode_change(change: GroupChange) -> bytes:
 
 def decode_change(body: bytes) -> GroupChange:
     """The change in a record's body. Raises UnreadableChange."""
+    if one := _ONE_ACKED.fullmatch(body):
+        span = TickSpan(TimeTick(int(one[2])), TimeTick(int(one[3])))
+        return MessagesAcked(one[1].decode(), (span,))
     try:
         return _decoded(json.loads(body))
     except UNREADABLE as error:
         raise UnreadableChange(f"a change of a group is damaged: {error!r}") from error
+
+
+def _acked(change: MessagesAcked) -> bytes:
+    """As the JSON module would: these are nearly all changes, and their members wait for them."""
+    spans = ",".join([f"[{it.after},{it.upto}]" for it in change.spans])
+    group = _JSON.encode(change.name)
+    return f'{{"group":{group},"change":"acked","spans":[{spans}]}}'.encode()
 
 
 def _decoded(fields: dict[str, Any]) -> GroupChange:

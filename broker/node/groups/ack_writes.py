@@ -85,16 +85,13 @@ class AckWrites:
             change = AckedInTxn(self._key.name, taken.ack.txn, taken.spans, taken.times)
             self._write(change, [taken])
         while self._waiting and self._in_flight < self._in_flight_max:
-            together, spans = [self._waiting.popleft()], TickSpans()
+            together = [self._waiting.popleft()]
             count = len(together[0].spans)
             while self._waiting and count + len(self._waiting[0].spans) <= SPANS_MAX:
                 together.append(self._waiting.popleft())
                 count += len(together[-1].spans)
-            for taken in together:
-                for span in taken.spans:
-                    spans.add(span)
             self._in_flight += 1
-            self._write(MessagesAcked(self._key.name, tuple(spans)), together)
+            self._write(MessagesAcked(self._key.name, _joined(together)), together)
 
     def return_failed(self, book: LeaseBook, now_s: float) -> None:
         """Give back what was not stored, or may not be."""
@@ -123,3 +120,10 @@ class AckWrites:
             self._settled()
 
         self._writer.write_then(self._key.vchannel, change, answered)
+
+
+def _joined(together: list[TakenAck]) -> tuple[TickSpan, ...]:
+    # The usual case of a member that settles messages one by one.
+    if len(together) == 1:
+        return together[0].spans
+    return tuple(TickSpans([span for taken in together for span in taken.spans]))

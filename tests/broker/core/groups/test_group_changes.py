@@ -1,6 +1,10 @@
 """The stored form of changes of groups."""
 
+import json
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from broker.core.groups.group_changes import (
     AckedInTxn,
@@ -45,6 +49,24 @@ from tests.broker.core.groups.made_changes import LIMIT
 )
 def test_a_change_comes_back_as_it_was(change: GroupChange) -> None:
     assert decode_change(encode_change(change)) == change
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), max_size=3)
+
+
+@given(st.text(), SPANS)
+@example("g", [(1, 2)])
+@example('say "g"', [(0, 2)])
+@example("back\\slash", [(1, 2)])
+@example("línea", [(1, 2)])
+def test_acknowledgements_are_stored_as_the_json_module_would_write_them(
+    name: str, pairs: list[tuple[int, int]]
+) -> None:
+    acked = MessagesAcked(name, tuple([TickSpan(TimeTick(a), TimeTick(b)) for a, b in pairs]))
+    fields = {"group": name, "change": "acked", "spans": pairs}
+    body = encode_change(acked)
+    assert body == json.dumps(fields, separators=(",", ":")).encode()
+    assert decode_change(body) == decode_change(json.dumps(fields).encode()) == acked
 
 
 def test_a_release_without_ordered_groups_does_not_take_one_for_a_shared_group() -> None:
