@@ -45,7 +45,7 @@ class Calls:
         return found
 
     async def all_go_on(self, times: int = 2) -> None:
-        """Until each sort of caller has got that many answers more; to the first it asked before."""
+        """Until each sort of caller has that many answers more; what it asked before counts."""
         wanted = {sort: count + times for sort, count in self.counts.items()}
         await until(lambda: all(self.counts[sort] >= count for sort, count in wanted.items()))
 
