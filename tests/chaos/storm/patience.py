@@ -1,14 +1,21 @@
 """Waits as long as something changes: a storm judges promises, and not the speed of a machine."""
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
+
+from broker.client.errors import DeadlineExceeded
+
+T = TypeVar("T")
 
 STILL_S = 60.0
 """Behind the last fault: so long without any change is an end that does not come."""
 MOST_S = 240.0
 """So long in all, whatever changes."""
+
+AGAIN_S = 0.1
 
 
 class Patience:
@@ -54,3 +61,16 @@ class Patience:
 def patient(still_s: float = STILL_S, most_s: float = MOST_S) -> Patience:
     """A block that is cancelled `still_s` after it last `saw` a new state, or after `most_s`."""
     return Patience(still_s, most_s)
+
+
+async def asked_again(call: Callable[[], Awaitable[T]], most_s: float = MOST_S) -> T:
+    """Its answer, although the client gives up after seconds. Raises TimeoutError after `most_s`.
+
+    For calls that may be repeated: a storm does not judge how long a channel has no owner.
+    """
+    with anyio.fail_after(most_s):
+        while True:
+            try:
+                return await call()
+            except DeadlineExceeded:
+                await anyio.sleep(AGAIN_S)

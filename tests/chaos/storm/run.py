@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.client import Client, TidemarkError, connect
+from broker.client import Client, Received, TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
@@ -20,7 +21,7 @@ from tests.chaos.storm.groups.group_history import ORDERED
 from tests.chaos.storm.groups.group_members import RESTARTED, STEADY, GroupMembers
 from tests.chaos.storm.history import History, Owned
 from tests.chaos.storm.judge import judge, shortest, told
-from tests.chaos.storm.patience import MOST_S, patient
+from tests.chaos.storm.patience import MOST_S, asked_again, patient
 from tests.chaos.storm.plan import ON_ONE_MACHINE, Deck, make_plan
 from tests.chaos.storm.purging.purge_load import PurgeLoad
 from tests.chaos.storm.purging.retention_load import RetentionLoad
@@ -269,12 +270,8 @@ class _Run:
         async with connect(self._storm.cluster.client_links[1].address) as log:
             for vchannel in self._load.vchannels:
                 try:
-                    with anyio.fail_after(READ_S):
-                        reader = log.read(vchannel, until="now")
-                        found = [
-                            self._recorder.one(it)
-                            for it in seen([m async for m in reader.messages()])
-                        ]
+                    read = await asked_again(partial(_all_of, log, vchannel), READ_S)
+                    found = [self._recorder.one(it) for it in seen(read)]
                 except (TidemarkError, TimeoutError) as error:
                     raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
@@ -290,8 +287,8 @@ class _Run:
     async def _read_definitions(self) -> None:
         async with connect(self._storm.cluster.client_links[1].address) as log:
             try:
-                with anyio.fail_after(READ_S):
-                    await read_definitions(log, self._recorder.history.ddl)
+                ddl = self._recorder.history.ddl
+                await asked_again(partial(read_definitions, log, ddl), READ_S)
             except (TidemarkError, TimeoutError) as error:
                 raise NotJudged(f"the definitions cannot be read: {error!r}") from error
 
@@ -326,6 +323,10 @@ class _Run:
                     last[it.name] = owned
                     self._recorder.history.owned.append(owned)
             await anyio.sleep(OWNERS_EVERY_S)
+
+
+async def _all_of(log: Client, vchannel: str) -> list[Received]:
+    return [it async for it in log.read(vchannel, until="now").messages()]
 
 
 async def wait_until_served(cluster: Cluster, pchannels: int) -> None:

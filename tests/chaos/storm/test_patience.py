@@ -2,8 +2,10 @@
 
 import anyio
 import anyio.lowlevel
+import pytest
 
-from tests.chaos.storm.patience import patient
+from broker.client.errors import DeadlineExceeded
+from tests.chaos.storm.patience import asked_again, patient
 
 
 async def test_a_wait_without_a_change_ends() -> None:
@@ -39,3 +41,23 @@ async def test_what_ends_by_itself_did_not_run_out() -> None:
     with patient() as patience:
         patience.saw("done")
     assert not patience.ran_out
+
+
+async def test_a_call_whose_client_gave_up_is_asked_again() -> None:
+    answers = [DeadlineExceeded("no owner"), DeadlineExceeded("no owner"), 7]
+
+    async def call() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, DeadlineExceeded):
+            raise answer
+        return answer
+
+    assert await asked_again(call) == 7
+
+
+async def test_a_call_is_asked_again_no_longer_than_the_limit() -> None:
+    async def call() -> None:
+        raise DeadlineExceeded("no owner")
+
+    with pytest.raises(TimeoutError):
+        await asked_again(call, 0.01)

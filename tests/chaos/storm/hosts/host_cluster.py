@@ -123,7 +123,7 @@ class HostCluster(Cluster):
             "pchannels": str(self._options.pchannels),
             "insecure": "true",
             "allow_chaos": "true",
-            "log_level": "error",
+            "log_level": "warning",
             "segment_bytes": str(SEGMENT_BYTES),
             "stage_idle_ms": str(STAGE_IDLE_MS),
             "retention_check_s": "0.5",

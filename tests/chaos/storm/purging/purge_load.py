@@ -22,6 +22,7 @@ from broker.client.errors import (
     Unrecoverable,
 )
 from tests.chaos.storm.ddl_history import Told
+from tests.chaos.storm.patience import asked_again
 from tests.chaos.storm.purging.purge_history import Look, Purged, Settled, Tried, Written
 from tests.chaos.storm.readers import seen
 from tests.chaos.storm.recorder import NeverEnded, Recorder
@@ -75,11 +76,14 @@ class PurgeLoad:
         """Read what is left of it. Raises TidemarkError and TimeoutError."""
         began_s, torn, overtaken = anyio.current_time(), "", 0
         found: dict[bytes, int] = {}
+
+        async def read() -> None:
+            reader = self.log.read(vchannel, start="all", until="now")
+            async for message in reader.messages():
+                found.update({_named(it.payload): it.tick for it in seen([message])})
+
         try:
-            with anyio.fail_after(within_s):
-                reader = self.log.read(vchannel, start="all", until="now")
-                async for message in reader.messages():
-                    found.update({_named(it.payload): it.tick for it in seen([message])})
+            await asked_again(read, within_s)
         except Unrecoverable as error:
             overtaken = purged_upto(str(error))
             torn = "" if overtaken else str(error)
