@@ -57,11 +57,7 @@ class GroupState:
     def acknowledge(self, spans: Sequence[TickSpan]) -> None:
         """Take these as acknowledged; again or not."""
         for span in spans:
-            if span.after <= self.floor and not self.acked:
-                # The usual case: one after the other, in order.
-                self.floor = max(self.floor, span.upto)
-            else:
-                self.acked.add(TickSpan(max(span.after, self.floor), span.upto))
+            self.acked.add(TickSpan(max(span.after, self.floor), span.upto))
         self.floor = self.acked.raised(self.floor)
         if self.tried or self.dying:
             for span in spans:
