@@ -113,7 +113,7 @@ _ONE_ACKED: Final = re.compile(
     rb'\{"group":"([^"\\\x00-\x1f\x7f-\xff]*)","change":"acked","spans":\[\[%b,%b\]\]\}'
     % (_NUMBER, _NUMBER)
 )
-"""What a member that settles messages one by one makes: read in 1.1 us, by the JSON module in 2.8."""
+"""What a member that settles one by one makes: read in 1.1 us, by the JSON module in 2.8."""
 
 
 class UnreadableChange(Exception):
