@@ -10,6 +10,7 @@ from grpclib.config import Configuration
 from broker.addresses import joined_address
 from broker.etcd.etcd_errors import StaleToken, StoreWentBack, Unanswered, told
 from broker.etcd.place import EtcdPlace
+from broker.etcd.requests import LEASE_KEEP_ALIVE
 from broker.ports.meta import MetaError
 from broker.transport import Channel, MessageCodec, restored_cancellation, unary_call
 from broker.transport.codec import RawDetailsCodec, WireMessage
@@ -91,8 +92,8 @@ class Member:
 class Members:
     """The endpoints of one etcd cluster, of which one is asked until it fails.
 
-    Each answer must be of one cluster, and of a revision that is not below those seen before the
-    call; else StoreWentBack, from this call and all later ones.
+    Each answer must be of one cluster; and but for that of a keepalive, of a revision that is not
+    below those seen before the call. Else StoreWentBack, from this call and all later ones.
     """
 
     def __init__(
@@ -179,6 +180,8 @@ class Members:
         finally:
             if self._closed:  # grpclib would have connected again during `close`
                 member.close()
+        # Not in the order of the log: a member that lags behind says its own revision there.
+        seen = 0 if path == LEASE_KEEP_ALIVE else seen
         self._judge(getattr(found, "header", None), member, seen)
         return found
 

@@ -10,6 +10,9 @@ from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.leased_keys import LeasedKeys
 from broker.etcd.place import etcd_place
 from broker.ports.meta import MetaError
+from broker.transport.codec import WireMessage
+from schemas.generated.etcdserverpb import LeaseKeepAliveResponse
+from tests.broker.etcd.lossy_member import A, LossyMember
 from tests.local_etcd import EtcdServer
 
 
@@ -50,6 +53,32 @@ async def test_a_lease_that_is_gone_is_replaced_and_one_that_is_there_is_renewed
             await keys.renew()
             assert await store.present() == {"a": b"a:1"}
         assert leases(etcd) == before
+
+
+class LaggingMember(LossyMember):
+    """Answers keepalives as a member does that was cut off: the leader's answer, its own revision.
+
+    etcd fills the header of LeaseKeepAlive from the member that was asked.
+    """
+
+    async def ask(
+        self, path: str, request: WireMessage, answer: type[A], token: str, deadline_s: float
+    ) -> A:
+        found = await super().ask(path, request, answer, token, deadline_s)
+        if isinstance(found, LeaseKeepAliveResponse):
+            assert found.header is not None
+            found.header.revision -= 1
+        return found
+
+
+async def test_a_member_that_lags_behind_may_renew_a_lease(etcd: EtcdServer) -> None:
+    async with await opened(etcd, "lagging") as store:
+        store._members._members[0] = LaggingMember(store._members._members[0], lambda: "")
+        async with store.announced("a", b"a:1") as keys:
+            seen = store.revision
+            await keys.renew()
+            await store.write({"k": b"v"})
+            assert store.revision > seen
 
 
 async def test_keys_are_kept_for_longer_than_their_lease(etcd: EtcdServer) -> None:
