@@ -161,7 +161,7 @@ async def test_one_that_was_killed_is_replaced(etcd: EtcdServer, tmp_path: Path)
         await witness.dismiss()
 
 
-async def test_a_missing_shell_is_logged_and_nothing_else(
+async def test_one_that_cannot_be_started_is_no_failure(
     etcd: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"etcd://{etcd.address}/{tmp_path.name}"

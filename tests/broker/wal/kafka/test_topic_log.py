@@ -319,7 +319,10 @@ async def test_a_log_closes_though_kafka_answers_no_write() -> None:
         await write
 
 
-async def test_a_log_that_closes_waits_for_the_answer_to_a_write() -> None:
+async def test_a_log_that_closes_waits_for_the_answer_to_a_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.wal.kafka.kafka_log.WRITE_ENDS_S", 30.0)
     asked, answer = threading.Event(), threading.Event()
     steps = list[str]()
 
