@@ -132,6 +132,8 @@ class ChannelController(Actor[ControllerMessage]):
             if stage.removed:
                 self._node.open_channels.report(ChannelReleased(self._name, stage.term))
                 return
+            if self._node.open_channels.is_overtaken(self._name, stage):
+                return  # the newer move waits behind this one, and an opening may last
             channel = PChannel(self._name, stage.term, move.access)
             spec = log_spec(channel, self._node, again=move.again)
             await self._context.tree.start_child(

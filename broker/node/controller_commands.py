@@ -34,7 +34,7 @@ class ControllerCommands:
             controller.tell(message)
             if isinstance(message, MoveTo):
                 # The controller waits for it, and could not heed the newer move.
-                self._node.open_channels.leave_opening(name)
+                self._node.open_channels.leave_opening(name, message.stage)
                 self._moves[name] = message, controller.term
         except ActorError as error:
             return Refusal(

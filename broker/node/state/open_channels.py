@@ -11,6 +11,7 @@ from weakref import WeakSet
 import anyio
 
 from actors import ActorError, Ref
+from broker.core.cluster.channel_lifetime import ServingState
 from broker.core.compaction.compaction_table import CompactionTable
 from broker.core.log.backlog import Backlog
 from broker.core.log.mvcc import MvccTicks
@@ -212,6 +213,7 @@ class OpenChannels:
         self._serving: dict[PChannelName, OpenChannel] = {}
         self._logs: dict[PChannelName, Log] = {}
         self._opening: dict[PChannelName, anyio.CancelScope] = {}
+        self._wanted: dict[PChannelName, ServingState] = {}
 
     def find(self, name: PChannelName) -> OpenChannel | None:
         """The pchannel if it serves."""
@@ -233,8 +235,13 @@ class OpenChannels:
         cause = f"{name} is wanted here no longer, or at a later term"
         raise Refused(StreamingCode.ON_SHUTDOWN, cause)
 
-    def leave_opening(self, name: PChannelName) -> None:
+    def is_overtaken(self, name: PChannelName, stage: ServingState) -> bool:
+        """Whether `leave_opening` was told of another stage since."""
+        return self._wanted.get(name, stage) != stage
+
+    def leave_opening(self, name: PChannelName, wanted: ServingState) -> None:
         """End an opening that is under way, at once: it may wait long for its storage."""
+        self._wanted[name] = wanted
         if name in self._opening:
             self._opening[name].cancel()
 

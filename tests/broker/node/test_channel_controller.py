@@ -170,6 +170,24 @@ def test_a_write_that_hangs_keeps_a_channel_from_no_other_node() -> None:
     run_seeded(1, scenario)
 
 
+def test_a_removal_that_comes_while_the_old_log_closes_waits_for_no_opening() -> None:
+    async def scenario() -> None:
+        disk = DyingDisk()
+        async with running_node(disk) as world, asyncio.TaskGroup() as tasks:
+            await world.assign()
+            disk.well.clear()
+            assigned = tasks.create_task(world.assign(term=2))
+            await world.clock.sleep(1.0)
+            began_s = world.clock.monotonic_s()
+            assert await world.remove(term=2) is None
+            assert world.clock.monotonic_s() - began_s < ReconcilerTiming().remove_deadline_s
+            assert isinstance(await assigned, Refusal)
+            disk.well.set()
+            assert await world.assign(term=3) is None
+
+    run_seeded(1, scenario)
+
+
 class SilentStorage(MemoryWal):
     """An opening of a log waits until it is `back`."""
 
