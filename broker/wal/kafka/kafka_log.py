@@ -144,9 +144,9 @@ class KafkaLog:
         self._ending.set()
         try:
             closing = self._worker.run(self._partition.close)
-            await asyncio.wait([closing], timeout=WRITE_ENDS_S)
-            if not closing.done():
+            while not (await asyncio.wait([closing], timeout=WRITE_ENDS_S))[0]:
                 # The answer may be long in coming, and the next owner waits for this one to end.
+                # Again, as the thread may have been just before its append.
                 self._partition.interrupt()
             await closing
         finally:
