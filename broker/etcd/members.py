@@ -80,7 +80,7 @@ class Member:
     def close(self) -> None:
         """Close the connection; its calls fail."""
         self._silent = 0
-        self._channel.close()
+        self._channel.drop()
 
     def _told(self, error: Exception, deadline_s: float) -> Exception:
         result = told(error, self.address, deadline_s)

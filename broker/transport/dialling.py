@@ -2,6 +2,7 @@
 """A gRPC channel that accepts large frames and reads DATA frames on the fast path."""
 
 import asyncio
+from typing import cast
 
 import grpclib.client
 from grpclib.protocol import H2Protocol
@@ -76,6 +77,17 @@ class Channel(grpclib.client.Channel):
         """Since when every attempt to connect has failed, in seconds; 0 after a success."""
         return 0.0 if self._failing_since_s is None else self._loop.time() - self._failing_since_s
 
+    def drop(self) -> None:
+        """Close at once; for who waits for no answer and has nothing left to send.
+
+        `close` with TLS waits for the peer's last word, and leaves the socket open when the event
+        loop ends before it comes.
+        """
+        connection = self._protocol
+        self.close()
+        if isinstance(connection, DialledConnection):
+            connection.drop()
+
     async def _dial(self) -> H2Protocol:
         limit_s = None if self.reached else self.dial_s_max
         # For each connection anew: its files may have changed.
@@ -117,7 +129,7 @@ class DialledConnection(H2Protocol):
         self.processor.processors[ConnectionTerminated] = self._terminated
         streams = self.processor.streams
         self._frames = WholeFrames(h2_connection, streams, self._to_h2, HTTP_FRAME_BYTES_MAX)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         """As grpclib's, with the fast path for DATA frames."""
@@ -130,6 +142,10 @@ class DialledConnection(H2Protocol):
             tls = self._channel.tls
             self._channel.refused = PLAIN_REFUSED if tls is None else tls.why_refused()
         super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close the socket in the next turn of the event loop."""
+        self._transport.abort()
 
     def _terminated(self, event: ConnectionTerminated) -> None:
         """End first those calls that the server has certainly not read."""

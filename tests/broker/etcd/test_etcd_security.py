@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio.lowlevel
 import pytest
 
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.place import etcd_place
 from broker.ports.meta import MetaError
+from broker.transport.dialling import DialledConnection
 from broker.transport.tls import ClientTls, Tls
 from tests.issued_files import Authorities
 from tests.local_etcd import EtcdServer
@@ -146,6 +148,19 @@ async def test_both_sides_show_certificates(encrypted: EtcdServer, issued: Autho
         entry = await store.get("a")
         assert entry is not None
         assert entry.revision == revision
+
+
+async def test_a_store_that_closes_waits_for_no_last_word_of_etcd(
+    encrypted: EtcdServer, issued: Authorities
+) -> None:
+    """Nobody may be left to wait: the event loop may end now."""
+    async with await open_with(encrypted, issued.client()) as store:
+        connection = store._members._members[0]._channel._protocol
+        assert isinstance(connection, DialledConnection)
+        socket = connection._transport.get_extra_info("socket")
+        assert socket.fileno() >= 0
+    await anyio.lowlevel.checkpoint()
+    assert socket.fileno() == -1
 
 
 async def test_without_the_right_certificate_it_is_told(
