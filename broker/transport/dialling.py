@@ -84,9 +84,9 @@ class Channel(grpclib.client.Channel):
         loop ends before it comes.
         """
         connection = self._protocol
-        self.close()
         if isinstance(connection, DialledConnection):
             connection.drop()
+        self.close()
 
     async def _dial(self) -> H2Protocol:
         limit_s = None if self.reached else self.dial_s_max
@@ -145,7 +145,9 @@ class DialledConnection(H2Protocol):
 
     def drop(self) -> None:
         """Close the socket in the next turn of the event loop."""
-        self._transport.abort()
+        # Not where it closes already: asyncio's TLS transport fails then.
+        if not self._transport.is_closing():
+            self._transport.abort()
 
     def _terminated(self, event: ConnectionTerminated) -> None:
         """End first those calls that the server has certainly not read."""
