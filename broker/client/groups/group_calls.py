@@ -71,8 +71,10 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupCalls:
-    """One request for each vchannel; a moved one is followed, nothing else is retried.
+    """One request for each vchannel; a moved one is followed.
 
+    What may be carried out twice, to list groups and to create one that may exist, is repeated
+    where the server stops or restarts something; other calls are not.
     Changes take turns, and lists do: `deadline_s` begins with the turn of a call.
     """
 
@@ -102,7 +104,8 @@ class GroupCalls:
             )
 
         if exist_ok:
-            views = [_view(it) for it in await self._each("Create", vchannels, request)]
+            made = await self._each("Create", vchannels, request, repeatable=True)
+            views = [_view(it) for it in made]
             return _of_mode(views, new)
         known: dict[str, OperationIgnored] = {}
 
@@ -186,26 +189,36 @@ class GroupCalls:
                     break
             return found
 
-        found = await self.lists.take(partial(self.owners.ask, vchannels, ask))
+        found = await self.lists.take(partial(self.owners.ask, vchannels, ask, repeatable=True))
         views = [_view(it) for _, groups in found for it in groups]
         return sorted(views, key=lambda it: listed_by(it.group.key))[:most]
 
     async def _each(
-        self, method: str, vchannels: Sequence[str], request: Callable[[str], WireMessage]
+        self,
+        method: str,
+        vchannels: Sequence[str],
+        request: Callable[[str], WireMessage],
+        *,
+        repeatable: bool = False,
     ) -> Infos:
         async def ask(calls: ServiceCalls, vchannel: str) -> Infos:
             return [await calls.ask(method, request(vchannel), v1.GroupInfo)]
 
-        return await self._asked(vchannels, ask)
+        return await self._asked(vchannels, ask, repeatable=repeatable)
 
     async def _asked(
-        self, vchannels: Sequence[str], ask: Callable[[ServiceCalls, str], Awaitable[Infos]]
+        self,
+        vchannels: Sequence[str],
+        ask: Callable[[ServiceCalls, str], Awaitable[Infos]],
+        *,
+        repeatable: bool = False,
     ) -> Infos:
         async def ask_all(connection: Connection, names: Sequence[str]) -> Infos:
             return await _together(partial(ask, self._at(connection)), names)
 
         try:
-            answers = await self.changes.take(partial(self.owners.ask, vchannels, ask_all))
+            asked = partial(self.owners.ask, vchannels, ask_all, repeatable=repeatable)
+            answers = await self.changes.take(asked)
             return [it for _, found in answers for it in found]
         except Unrecoverable as error:
             raise NoSuchGroup(error.cause, error.code) from None

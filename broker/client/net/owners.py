@@ -39,11 +39,15 @@ class Owners:
         self._network = network
         self._deadline_s = deadline_s
 
-    async def ask(self, channels: Sequence[str], ask: Ask[T]) -> list[tuple[Sequence[str], T]]:
+    async def ask(
+        self, channels: Sequence[str], ask: Ask[T], *, repeatable: bool = False
+    ) -> list[tuple[Sequence[str], T]]:
         """Ask about every channel, one call for all channels of a node; answers in any order.
 
         After a refusal that means the channel has moved, its new owner is looked up and asked.
-        Raises ChannelNotExist when nobody serves a channel, else the error of the last attempt.
+        `repeatable`: to carry out the call twice does no harm, so it is also repeated where the
+        server could not carry it out now, or does not know whether it did. Raises ChannelNotExist
+        when nobody serves a channel, else the error of the last attempt.
         """
         answers: list[tuple[Sequence[str], T]] = []
         backoff, open_channels = Backoff(), list(channels)
@@ -56,7 +60,7 @@ class Owners:
                     try:
                         answers.append((names, await ask(self._network.connection(group), names)))
                     except TidemarkError as error:
-                        if not _may_have_moved(error):
+                        if not (_may_have_moved(error) or (repeatable and _may_pass(error))):
                             raise
                         failure = error
                         # Only these are asked about again: the answers of other nodes stay valid.
@@ -96,3 +100,9 @@ def _may_have_moved(error: TidemarkError) -> bool:
     if isinstance(error, ServerRefusal):
         return is_wrong_node(error.code) or error.code is StreamingCode.ON_SHUTDOWN
     return isinstance(error, ConnectionLost) and not isinstance(error, NodeUnreachable)
+
+
+def _may_pass(error: TidemarkError) -> bool:
+    """What a server says whose actors restart or stop, such as before it says ON_SHUTDOWN."""
+    codes = (StreamingCode.INNER, StreamingCode.UNKNOWN)
+    return isinstance(error, ServerRefusal) and error.code in codes

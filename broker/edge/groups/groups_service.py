@@ -116,7 +116,8 @@ class GroupsService:
         create = CreateGroup(key, lease_ms, start, request.exist_ok, limit, mode)
         located = await self._directory.demand(Locate(pchannel_of(key.vchannel), None))
         with located.groups.creating(key):
-            return _encoded(await self._demand(key, create))
+            changes = not create.exist_ok  # else it does no harm twice
+            return _encoded(await self._demand(key, create, changes=changes))
 
     async def alter(self, request: v1.AlterGroupRequest) -> v1.GroupInfo:
         """Change how a group delivers; see `AlterGroup`."""
@@ -185,8 +186,10 @@ class GroupsService:
         if not located.view.has_living_collection(vchannel):
             raise Refused(refusal.code, refusal.cause)
 
-    async def _demand(self, key: GroupKey, message: Request[R | Refusal]) -> R:
-        return await self._keepers.demand(pchannel_of(key.vchannel), message, changes=True)
+    async def _demand(
+        self, key: GroupKey, message: Request[R | Refusal], *, changes: bool = True
+    ) -> R:
+        return await self._keepers.demand(pchannel_of(key.vchannel), message, changes=changes)
 
 
 def _page_size(asked: int) -> int:

@@ -311,7 +311,7 @@ class ScriptedBroker:
         assert policy is not None
         start_id = rocksmq_id(policy.start_from.id) if policy.start_from else self.first_id
         if start_id < self.first_id:
-            raise _refusal(StreamingCode.UNRECOVERABLE, f"[{start_id}, {self.first_id}) is gone")
+            raise refusal_of(StreamingCode.UNRECOVERABLE, f"[{start_id}, {self.first_id}) is gone")
         ticks = [it.time_tick_gt.time_tick for it in wanted.deliver_filters if it.time_tick_gt]
         return start_id, max(ticks, default=0)
 
@@ -345,7 +345,7 @@ class ScriptedBroker:
         request = await call.recv_message()
         assert request is not None
         if self.describe_refusals:
-            raise _refusal(self.describe_refusals.popleft(), "scripted")
+            raise refusal_of(self.describe_refusals.popleft(), "scripted")
         offsets = [
             v1.ChannelOffsets(
                 channel=str(name),
@@ -365,7 +365,7 @@ class ScriptedBroker:
         self.on_cut()
         match self.cut:
             case Cut.STATUS:
-                raise _refusal(StreamingCode.ON_SHUTDOWN, "scripted")
+                raise refusal_of(StreamingCode.ON_SHUTDOWN, "scripted")
             case Cut.CRASH:
                 raise GRPCError(Status.UNKNOWN, "scripted")
             case Cut.HANG_UP:
@@ -373,7 +373,7 @@ class ScriptedBroker:
                 raise GRPCError(Status.UNAVAILABLE, "scripted")
 
 
-def _refusal(code: StreamingCode, cause: str) -> GRPCError:
+def refusal_of(code: StreamingCode, cause: str) -> GRPCError:
     error = StreamingError(int(code), cause)
     return GRPCError(Status(grpc_code(code)), "", status_details(error))
 
@@ -383,10 +383,10 @@ def _batched(call: "Stream[bytes, bytes]") -> ServerBatchStream:
 
 
 @asynccontextmanager
-async def scripted_broker() -> AsyncIterator[ScriptedBroker]:
-    """A server on loopback for as long as the block runs."""
+async def scripted_broker(*more: Any) -> AsyncIterator[ScriptedBroker]:
+    """A server on loopback for as long as the block runs; `more`: services beside its own."""
     broker = ScriptedBroker()
-    listener = Listener([broker], ListenerLimits())
+    listener = Listener([broker, *more], ListenerLimits())
     await listener.listen("127.0.0.1", 0)
     broker.address = f"127.0.0.1:{listener.port}"
     try:

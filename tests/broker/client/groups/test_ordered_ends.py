@@ -168,13 +168,13 @@ async def test_a_server_that_knows_no_modes_is_found_out(tmp_path: Path) -> None
         class Earlier(GroupCalls):
             """Its answers are those of a server that ignores the mode."""
 
-            async def _each(self, method, vchannels, request):  # type: ignore[no-untyped-def]
+            async def _each(self, method, vchannels, request, *, repeatable=False):  # type: ignore[no-untyped-def]
                 def without(vchannel: str):  # type: ignore[no-untyped-def]
                     made = request(vchannel)
                     made.mode = 0
                     return made
 
-                return await super()._each(method, vchannels, without)
+                return await super()._each(method, vchannels, without, repeatable=repeatable)
 
         earlier = Earlier(calls.owners, calls.deadline_s)
         wanted = NewGroup("g", 1000, "all", {}, GroupMode.BY_KEY)

@@ -1,0 +1,105 @@
+"""Which calls about groups are made again where a server stops, and which are the program's own."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Stream
+
+from broker.client import Client, connect
+from broker.client.errors import InvalidArgument, ServerFailed, ServerRefusal, UnknownRefusal
+from broker.model.failure import StreamingCode
+from schemas.generated.tidemark import v1
+from tests.broker.client.scripted import VCHANNEL, refusal_of, scripted_broker
+
+GROUPS = "/tidemark.v1.Groups/"
+Use = Callable[[Client], Awaitable[Any]]
+
+
+class ScriptedGroups:
+    """Refuses so often, and counts what it carries out."""
+
+    def __init__(self, *refusals: StreamingCode) -> None:
+        self.refusals = deque(refusals)
+        self.asked: list[str] = []
+
+    def __mapping__(self) -> Mapping[str, Handler]:
+        info = v1.GroupInfo(vchannel=VCHANNEL, group="g", mode=v1.GroupMode.SHARED)
+        calls = {
+            "Create": (v1.CreateGroupRequest, info),
+            "Alter": (v1.AlterGroupRequest, info),
+            "Seek": (v1.SeekGroupRequest, info),
+            "Drop": (v1.DropGroupRequest, v1.DropGroupResponse()),
+            "List": (v1.ListGroupsRequest, v1.ListGroupsResponse(groups=[info])),
+        }
+        return {
+            GROUPS + method: self._handler(method, request, answer)
+            for method, (request, answer) in calls.items()
+        }
+
+    def _handler(self, method: str, request: type[Any], answer: Any) -> Handler:
+        async def answered(call: Stream[Any, Any]) -> None:
+            await call.recv_message()
+            self.asked.append(method)
+            if self.refusals:
+                raise refusal_of(self.refusals.popleft(), "it stops")
+            await call.send_message(answer)
+
+        return Handler(answered, Cardinality.UNARY_UNARY, request, type(answer))
+
+
+def create(log: Client) -> Awaitable[Any]:
+    return log.group("g").create(VCHANNEL, exist_ok=True)
+
+
+def create_anew(log: Client) -> Awaitable[Any]:
+    return log.group("g").create(VCHANNEL)
+
+
+def describe(log: Client) -> Awaitable[Any]:
+    return log.group("g").describe(VCHANNEL)
+
+
+def seek(log: Client) -> Awaitable[Any]:
+    return log.group("g").seek(VCHANNEL, "all")
+
+
+def drop(log: Client) -> Awaitable[Any]:
+    return log.group("g").drop(VCHANNEL)
+
+
+@pytest.mark.parametrize("code", [StreamingCode.UNKNOWN, StreamingCode.INNER])
+@pytest.mark.parametrize(("use", "method"), [(create, "Create"), (describe, "List")])
+async def test_what_does_no_harm_twice_is_repeated_while_a_server_stops(
+    use: Use, method: str, code: StreamingCode
+) -> None:
+    groups = ScriptedGroups(code, StreamingCode.CHANNEL_NOT_EXIST, code)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        await use(log)
+    assert groups.asked == [method] * 4
+
+
+@pytest.mark.parametrize("use", [create_anew, seek, drop])
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(StreamingCode.UNKNOWN, UnknownRefusal), (StreamingCode.INNER, ServerFailed)],
+)
+async def test_what_may_have_been_carried_out_is_left_to_the_program(
+    use: Use, code: StreamingCode, error: type[ServerRefusal]
+) -> None:
+    groups = ScriptedGroups(code)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        with pytest.raises(error, match="it stops"):
+            await use(log)
+    assert len(groups.asked) == 1
+
+
+@pytest.mark.parametrize("use", [create, describe])
+async def test_a_refusal_that_says_what_is_wrong_is_told_at_once(use: Use) -> None:
+    groups = ScriptedGroups(StreamingCode.INVALID_ARGUMENT)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        with pytest.raises(InvalidArgument, match="it stops"):
+            await use(log)
+    assert len(groups.asked) == 1
