@@ -7,8 +7,8 @@
     python3 scripts/check.py --compiled      all of it on the wheel with compiled scanners
 
 Makes its own environments in .check/ and .tox/, gets Java for Spark, and runs tox in two lanes side
-by side. Ends with a summary: time and outcome of each environment, the slowest tests, and pytest's
-own last lines. Exits non-zero when anything failed.
+by side. Ends with a summary: time and outcome of each environment, the slowest tests, what the
+failed ones said, and pytest's own last lines. Exits non-zero when anything failed.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -39,19 +40,28 @@ SLOWEST = 10
 _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
 )
+_FAILURE = re.compile(
+    r"^(?:_+ (?P<test>\S.*?) _+|E {3,}(?P<said>\S.*)|(?:FAILED|ERROR) (?P<id>\S.*))$"
+)
+FAILURE_LINES_MAX = 60
+FAILURE_WIDTH_MAX = 400
 _DURATION = re.compile(r"^(\d+\.\d+)s (?:call|setup|teardown) +(\S.*)$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one tox environment; `durations` are seconds and a test's id."""
+    """What became of one tox environment.
+
+    `durations` are seconds and a test's id; `failures` the last lines of what failed tests said.
+    """
 
     name: str
     returncode: int = 1
     seconds: float = 0.0
     pytest: list[str] = field(default_factory=list)
     durations: list[tuple[float, str]] = field(default_factory=list)
+    failures: deque[str] = field(default_factory=lambda: deque(maxlen=FAILURE_LINES_MAX))
 
     def note(self, line: str) -> None:
         """Keep what the summary repeats of a line of output."""
@@ -60,6 +70,10 @@ class Outcome:
             self.pytest.append(found[1])
         elif found := _DURATION.match(plain):
             self.durations.append((float(found[1]), found[2]))
+        elif found := _FAILURE.match(plain):
+            name = found["test"] or found["id"]
+            said = name or f"    {found['said']}"
+            self.failures.append(said[:FAILURE_WIDTH_MAX])
 
 
 def main() -> int:
@@ -226,6 +240,10 @@ def _summary(outcomes: Sequence[Outcome], seconds: float) -> int:
         print(f"slowest {min(SLOWEST, len(durations))} tests:")
     for took, test in durations[:SLOWEST]:
         print(f"{took:8.1f} s  {test}")
+    for outcome in outcomes:
+        if outcome.returncode and outcome.failures:
+            print(f"{outcome.name}, what failed:")
+            print("\n".join([f"    {it}" for it in outcome.failures]))
     for outcome in outcomes:
         for line in outcome.pytest:
             print(f"{outcome.name}: {line}")

@@ -38,6 +38,39 @@ def test_a_failure_of_one_environment_fails_the_gate_and_is_named(
     assert last == "FAILED: tests in 4 s"
 
 
+def test_what_failed_tests_said_is_repeated_at_the_end_and_bounded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outcome = check.Outcome("tests", 1)
+    for line in (
+        "___________ test_it_goes_on[\x1b[31ma b\x1b[0m] ___________",
+        "    >       assert total == 3",
+        "E       assert 2 == 3",
+        "E        +  where 2 = len([])" + "x" * check.FAILURE_WIDTH_MAX,
+        "============ short test summary info ============",
+        "FAILED tests/wire/test_a.py::test_it_goes_on[a b] - assert 2 == 3",
+        "1 failed in 2.00s",
+    ):
+        outcome.note(line + "\n")
+    assert check._summary([outcome], 3.0) == 1
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("tests, what failed:") + 1
+    assert lines[first : first + 2] == ["    test_it_goes_on[a b]", "        assert 2 == 3"]
+    assert lines[first + 2].startswith("        +  where 2")
+    assert len(lines[first + 2]) == 4 + check.FAILURE_WIDTH_MAX
+    assert lines[first + 3] == "    tests/wire/test_a.py::test_it_goes_on[a b] - assert 2 == 3"
+    for _ in range(check.FAILURE_LINES_MAX * 2):
+        outcome.note("E   again\n")
+    assert len(outcome.failures) == check.FAILURE_LINES_MAX
+
+
+def test_an_environment_that_passed_repeats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = check.Outcome("tests", 0)
+    outcome.note("E   of a test that a plugin ran again\n")
+    assert check._summary([outcome], 3.0) == 0
+    assert "again" not in capsys.readouterr().out
+
+
 def test_the_ten_slowest_tests_of_all_environments_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
