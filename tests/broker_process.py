@@ -16,6 +16,8 @@ from tests.forked_process import COMMAND, ForkedProcess, run_forked
 READY_S_MAX, STOP_S_MAX = 120, 60
 """Against hanging only."""
 PORT_MIN, PORTS_TRIED = 10_000, 100
+_chosen: set[int] = set()
+"""By `free_port`; no port twice, as nobody may have bound the first one yet, or for a moment."""
 
 
 class BrokerProcess:
@@ -158,7 +160,10 @@ def free_port() -> int:
     for port in random.SystemRandom().sample(
         range(PORT_MIN + worker, handed_out, workers), PORTS_TRIED
     ):
+        if port in _chosen:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _chosen.add(port)
             return port
     raise RuntimeError(f"of {PORTS_TRIED} ports below {handed_out} none is free")

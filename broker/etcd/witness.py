@@ -103,6 +103,7 @@ class Witness:
             self._send(self._last.line)
 
     def _send(self, line: bytes) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        pipe = None if self._process is None else self._process.stdin
+        if pipe is not None and not pipe.closed:
             with suppress(OSError):  # it was killed; the next one is told
-                self._process.stdin.write(line)  # shorter than what a pipe takes at once
+                pipe.write(line)  # shorter than what a pipe takes at once

@@ -155,10 +155,27 @@ async def test_one_that_was_killed_is_replaced(etcd: EtcdServer, tmp_path: Path)
 
         async def replaced() -> bool:
             await witness.look()
-            return witness.pid != first
+            return witness.pid not in (0, first)
 
         await until(replaced)
         await witness.dismiss()
+
+
+async def test_one_that_cannot_be_replaced_is_dismissed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = Witness()
+    await witness.look()
+    os.kill(witness.pid, signal.SIGKILL)
+
+    async def killed() -> bool:
+        return witness.pid == 0
+
+    await until(killed)
+    monkeypatch.setattr("broker.etcd.witness.COMMAND", (str(tmp_path / "none"),))
+    await witness.look()
+    await witness.dismiss()
+    assert witness.pid == 0
 
 
 async def test_one_that_cannot_be_started_is_no_failure(

@@ -41,6 +41,11 @@ def meta(etcd: EtcdServer, tmp_path: Path) -> str:
     return f"etcd://{etcd.address}/{tmp_path.name}"
 
 
+async def opened(meta: str, owner: str) -> EtcdMetaStore:
+    """With the patience for a busy machine."""
+    return await EtcdMetaStore.open(etcd_place(meta), owner=owner, call_s=30)
+
+
 async def used(data: Path, collection: str, **given: str) -> list[str]:
     """The collections that a broker on this folder has, one more among them."""
     async with local_broker(data, pchannels=1, **given) as broker, connect(broker.address) as log:
@@ -53,7 +58,7 @@ async def written_together(data: Path, meta: str = "") -> list[list[str]]:
     """The keys, those of one write together, in the order of the writes."""
     if meta:
         owner = json.loads((data / "metadata.json").read_text())["owner"]
-        store: MetaStore = await EtcdMetaStore.open(etcd_place(meta), owner=owner)
+        store: MetaStore = await opened(meta, owner)
     else:
         store = await SqliteMetaStore.open(data / KEPT)
     entries = sorted(await store.list("", limit=1000), key=lambda it: it[1].revision)
@@ -94,14 +99,14 @@ async def test_a_copy_to_etcd_that_was_interrupted_is_repeated(data: Path, meta:
     (data / KEPT).rename(data / "meta.sqlite")
     note = json.loads((data / "metadata.json").read_text())
     (data / "metadata.json").write_text(json.dumps(note | {"copying": True}))
-    async with await EtcdMetaStore.open(etcd_place(meta), owner=note["owner"]) as store:
+    async with await opened(meta, note["owner"]) as store:
         await store.write({"left over": b"1"}, deletes=[min(source)])
     assert "has not finished: repeat `tidemark meta copy`" in await refusal(data)
     assert "tidemark meta copy" in await refusal(data, meta=meta)
     with pytest.raises(CannotStart, match="to etcd has not finished: repeat it"):
         await to_sqlite(settings(data, meta))
     await to_etcd(settings(data, meta))
-    async with await EtcdMetaStore.open(etcd_place(meta), owner=note["owner"]) as store:
+    async with await opened(meta, note["owner"]) as store:
         found = await store.list("", limit=1000)
         assert {key: entry.value for key, entry in found} == source
     assert await used(data, "after", meta=meta) == ["after", "before"]
@@ -125,7 +130,7 @@ async def test_the_ids_of_topics_in_kafka_go_where_a_broker_looks_for_them(
     await used(data, "before", meta=meta)
     owner = json.loads((data / "metadata.json").read_text())["owner"]
     files, key = TopicIdFiles(data / "kafka"), f"{TOPIC_PREFIX}log.p_0"
-    async with await EtcdMetaStore.open(etcd_place(meta), owner=owner) as store:
+    async with await opened(meta, owner) as store:
         await store.write({key: b"first"})
     await to_sqlite(settings(data, meta))
     assert await files.known("log.p_0") == "first"
@@ -133,7 +138,7 @@ async def test_the_ids_of_topics_in_kafka_go_where_a_broker_looks_for_them(
     await files.remember("log.p_0", "second")
     await to_etcd(settings(data, f"{meta}-new"))
     owner = json.loads((data / "metadata.json").read_text())["owner"]
-    async with await EtcdMetaStore.open(etcd_place(f"{meta}-new"), owner=owner) as store:
+    async with await opened(f"{meta}-new", owner) as store:
         assert await StoredTopicIds(store, files, "").known("log.p_0") == "second"
 
 
@@ -147,7 +152,7 @@ async def test_ids_that_an_earlier_release_left_beside_the_files_are_not_used(
     await files.remember("log.p_0", "now")
     await to_etcd(settings(data, meta))
     owner = json.loads((data / "metadata.json").read_text())["owner"]
-    async with await EtcdMetaStore.open(etcd_place(meta), owner=owner) as store:
+    async with await opened(meta, owner) as store:
         assert await StoredTopicIds(store, files, "").known("log.p_0") == "now"
 
 
@@ -173,7 +178,7 @@ async def test_what_cannot_be_copied_is_told_and_nothing_changes(
 
 async def test_entries_of_nobody_known_are_not_overwritten(data: Path, meta: str) -> None:
     await used(data, "mine")
-    async with await EtcdMetaStore.open(etcd_place(meta), owner="somebody") as store:
+    async with await opened(meta, "somebody") as store:
         await store.write({"theirs": b"1"})
     etcd_key = f"{etcd_place(meta).prefix}/tidemark/store"
     await forget(meta, etcd_key)
