@@ -62,10 +62,19 @@ class Options:
     @property
     def purged(self) -> tuple[str, ...]:
         """Vchannels that are purged, and have no other load."""
+        held = [NewVChannel(f"by-dev-rootcoord-dml_{it}_90v{it}") for it in self._some_pchannels]
+        return *held[:2], *self.purged_unread
+
+    @property
+    def purged_unread(self) -> tuple[str, ...]:
+        """Those of them that no group reads."""
         return tuple(
-            NewVChannel(f"by-dev-rootcoord-dml_{pchannel}_90v{pchannel}")
-            for pchannel in range(min(4, self.pchannels))
+            NewVChannel(f"by-dev-rootcoord-dml_{it}_91v{it}") for it in self._some_pchannels
         )
+
+    @property
+    def _some_pchannels(self) -> range:
+        return range(min(4, self.pchannels))
 
     @property
     def vchannels(self) -> tuple[str, ...]:
@@ -191,7 +200,7 @@ class _Run:
         }
         self._members = GroupMembers(load.log, recorder, served, options.seed)
         self._purges = PurgeLoad(
-            load.log, recorder, options.purged, options.purged[-2:], options.seed
+            load.log, recorder, options.purged, options.purged_unread, options.seed
         )
         self._retained = RetentionLoad(load.log, recorder, (), (), options.seed)
         self.unended: list[Violation] = []

@@ -33,6 +33,10 @@ WRITE_S, PURGE_S = 10.0, 30.0
 TXN_S, TXN_STEP_S, KEEPALIVE_S = (0.1, 5.0), 8.0, 20.0
 LEASE_S, PREFETCH_BYTES = 2.0, 256 * 1024
 PAUSE_S, PURGE_EVERY_S, LAG_S, LOOK_S = 0.05, 0.3, 5.0, 10.0
+TRANSACTORS = 3
+"""Of a vchannel that nobody reads: nearly each purge finds a transaction open there."""
+LOOK_AFTER_S = (TXN_S[1], 3.0, 3.0)
+"""After a purge, and after the look before, where nobody reads."""
 NEWEST = 40
 """A purge reaches to one of so many that were written last."""
 REFUSED = (DeadlineExceeded, InvalidArgument, LeaseLost, ResourceAcquired, Unrecoverable)
@@ -69,8 +73,11 @@ class PurgeLoad:
         """Workers that end by themselves once there is `enough`."""
         for vchannel in self.vchannels:
             reads = () if vchannel in self.unread else (self._reads,)
-            for work in (self._writes, self._transacts, self._purges, *reads):
+            for work in (self._writes, self._purges, *reads):
                 tasks.start_soon(self._again, work, vchannel)
+            of = TRANSACTORS if vchannel in self.unread else 1
+            for one in range(of):
+                tasks.start_soon(self._again, self._transacts, vchannel, one, of)
 
     async def look(self, vchannel: str, within_s: float) -> None:
         """Read what is left of it. Raises TidemarkError and TimeoutError."""
@@ -92,11 +99,16 @@ class PurgeLoad:
         self.recorder.history.purges.looks.append(look)
 
     async def _again(
-        self, work: Callable[[random.Random, str, int], Awaitable[None]], vchannel: str
+        self,
+        work: Callable[[random.Random, str, int], Awaitable[None]],
+        vchannel: str,
+        one: int = 0,
+        of: int = 1,
     ) -> None:
-        chosen, number = random.Random(f"{self.seed} {work.__name__} {vchannel}"), 0
+        """Until there is enough; `one` of so many that do the same with other numbers."""
+        chosen, number = random.Random(f"{self.seed} {work.__name__} {vchannel} {one}"), one
         while not self.enough:
-            number += 1
+            number += of
             began_s = anyio.current_time()
             try:
                 await work(chosen, vchannel, number)
@@ -170,10 +182,12 @@ class PurgeLoad:
         done = Purged(vchannel, upto, began_s, anyio.current_time(), told)
         self.recorder.history.purges.purged.append(done)
         if told is Told.DONE and vchannel in self.unread:
-            # Until what it purged is given back, and the transactions of then have ended.
-            await anyio.sleep(TXN_S[1])
-            with suppress(TimeoutError):
-                await self.look(vchannel, LOOK_S)
+            # The transactions of then end, and their segments are sealed and given back, before the
+            # next purge hides what became of them.
+            for pause_s in LOOK_AFTER_S:
+                await anyio.sleep(pause_s)
+                with suppress(TimeoutError):
+                    await self.look(vchannel, LOOK_S)
 
     def _wrote(self, vchannel: str, names: list[bytes], tick: int) -> None:
         self.ticks.setdefault(vchannel, []).append(tick)
