@@ -102,7 +102,10 @@ async def _play(server: str, crew: Sequence[Worker], flights: pa.Table, say: Say
         for each in crew:
             each.start(server)
         say(f"a broker runs, and {len(crew)} workers join the group {GROUP!r}")
-        say(f"{SLOW} is slow: {SLOW_S:.1f} s for a batch, while a lease ends after {LEASE_S:.0f} s")
+        say(
+            f"{SLOW} is slow: {SLOW_S:.0f} s for a batch; a lease ends after {LEASE_S:.0f} s, too"
+            " early for a batch that waits behind another"
+        )
         started = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_append(log, flights, say))
@@ -146,11 +149,11 @@ async def _story(log: Client, crew: Sequence[Worker], wanted: int, say: Say) -> 
                 say(f"{VICTIM} is killed with kill -9: others get what it had")
             if processed and time.monotonic() - told_s >= TELL_S:
                 told_s = time.monotonic()
-                say(f"{processed:,} flights are processed")
+                say(f"{processed:,} flights are processed so far")
             for each in crew:
                 if each.crashed:
                     raise TimeoutError(f"worker {each.name} ended: {each.crashed}")
-    say("all flights are processed; what is left is the poison")
+    say(f"all flights are processed; left are the poison and {SLOW}'s leases, until they end")
     while not await _nothing_left(log):  # noqa: ASYNC110 - of a broker
         await asyncio.sleep(LOOK_S)
 
@@ -169,7 +172,7 @@ async def _outcome(log: Client, crew: Sequence[Worker], flights: int) -> Outcome
         by_worker.update([it[WORKER_PROPERTY] for it in batch.properties])
     dead = [PutAside(it.message.payload, it.cause) for it in await log.group(GROUP).dead()]
     slow = next(it for it in crew if it.name == SLOW)
-    slow.fate = "slow: its leases ended, others did its work"
+    slow.fate = "slow: others did what it was late for"
     shares = [Share(it.name, by_worker[it.name], it.lost, it.fate) for it in crew]
     return Outcome(flights, processed, dead, POISON, shares)
 
