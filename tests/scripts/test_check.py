@@ -45,6 +45,7 @@ def test_what_failed_tests_said_is_repeated_at_the_end_and_bounded(
     for line in (
         "___________ test_it_goes_on[\x1b[31ma b\x1b[0m] ___________",
         "    >       assert total == 3",
+        "_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _",
         "E       assert 2 == 3",
         "E        +  where 2 = len([])" + "x" * check.FAILURE_WIDTH_MAX,
         "============ short test summary info ============",
