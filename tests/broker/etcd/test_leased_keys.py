@@ -83,7 +83,7 @@ async def test_a_member_that_lags_behind_may_renew_a_lease(etcd: EtcdServer) -> 
 
 async def test_keys_are_kept_for_longer_than_their_lease(etcd: EtcdServer) -> None:
     async with await opened(etcd, "kept") as store:
-        keys = LeasedKeys(store._members, {store._keys.present + b"a": b"a:1"}, ttl_s=1)
+        keys = LeasedKeys(store._members, {store._keys.present + b"a": b"a:1"}, ttl_s=3)
         async with keys, anyio.create_task_group() as tasks:
             tasks.start_soon(keys.keep)
             (lease,) = [it for it in leases(etcd) if ttl(etcd, it)["grantedTTL"] < "5"]
