@@ -49,7 +49,7 @@ WindowMessage = OpenWindow | ExtendWindow
 class Reserve(Request[TickRange]):
     """Contiguous ticks that are given out once; see `TickSource.reserve`.
 
-    `ahead_ms_max`: refused, INNER, when they would be further ahead of the clock.
+    `ahead_ms_max`: refused, INNER, when they would be further ahead of its time.
     """
 
     count: int

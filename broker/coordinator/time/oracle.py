@@ -50,6 +50,7 @@ class Oracle(Actor[OracleMessage]):
         self._window: Ref[WindowMessage] = context.tree.find(self._window_path)
         grant = await self._window.ask(OpenWindow(), deadline_s=START_DEADLINE_S)
         self._hybrid = tso.started(grant.saved_ms, grant.bound_ms)
+        self._time = tso.SmearedTime(self._hybrid.physical_ms, context.clock.monotonic_s())
         context.on_beat(LOOK_AHEAD_S, LookAhead())
 
     async def receive(self, batch: Sequence[Envelope[OracleMessage]]) -> None:
@@ -61,11 +62,11 @@ class Oracle(Actor[OracleMessage]):
                 case Reserve() as request:
                     self._reserve(request, envelope)
                 case LookAhead():
-                    due_ms = tso.bound_due(self._hybrid, self._context.clock.wall_ms())
+                    due_ms = tso.bound_due(self._hybrid, self._now_ms())
                     if due_ms is not None:
                         self._extend(due_ms)
                 case WindowGranted(saved_ms, bound_ms):
-                    self._hybrid = tso.granted(self._hybrid, saved_ms, bound_ms)
+                    self._take(tso.granted(self._hybrid, saved_ms, bound_ms))
                     self._extending = False
                     self._extensions += 1
                     self._serve_waiting()
@@ -79,7 +80,7 @@ class Oracle(Actor[OracleMessage]):
         return {"bound_ms": self._hybrid.bound_ms, "extensions": self._extensions}
 
     def _reserve(self, request: Reserve, envelope: Envelope[OracleMessage]) -> None:
-        count, now_ms = request.count, self._context.clock.wall_ms()
+        count, now_ms = request.count, self._now_ms()
         limit_ms = request.ahead_ms_max
         outcome: tso.ReservedTicks | tso.SaveFirst | tso.TooFarAhead
         if limit_ms is None:
@@ -91,7 +92,7 @@ class Oracle(Actor[OracleMessage]):
                 self._hybrid = after
                 envelope.reply(TickRange(first, count))
             case tso.TooFarAhead(ahead_ms):
-                cause = f"the next one is {ahead_ms} ms ahead of the coordinator's clock"
+                cause = f"the next one is {ahead_ms} ms ahead of the coordinator's time"
                 envelope.fail(_no_ticks(f"{cause}, the most is {limit_ms} ms; try again soon"))
             case tso.SaveFirst(bound_ms):
                 self._extend(bound_ms)
@@ -101,6 +102,17 @@ class Oracle(Actor[OracleMessage]):
                     envelope.fail(_no_ticks("too many requests wait for the bound to be saved"))
             case _:
                 assert_never(outcome)
+
+    def _now_ms(self) -> int:
+        clock = self._context.clock
+        self._time = self._time.at(clock.wall_ms(), clock.monotonic_s())
+        return int(self._time.ms)
+
+    def _take(self, granted: tso.HybridClock) -> None:
+        if granted.physical_ms > self._hybrid.physical_ms:
+            # Somebody else had the window: this one begins above it, and so does time.
+            self._time = self._time.at(granted.physical_ms, self._context.clock.monotonic_s())
+        self._hybrid = granted
 
     def _extend(self, bound_ms: int) -> None:
         if not self._extending:

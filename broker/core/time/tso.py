@@ -5,7 +5,10 @@ Milvus:
 * a tick is `physical_ms << 18 | logical`; the physical part never goes back, though clocks may;
 * every issued tick has a physical part below `bound_ms`, which was made durable before;
 * a new holder starts above the last durable bound: at most one window is skipped, nothing repeats;
-* when the logical part is used up, a millisecond is borrowed from the future.
+* when the logical part is used up, a millisecond is borrowed from the future;
+* behind a clock that stepped back, time goes on at half speed until the clock has caught up, as
+  Google's leap smear does: what is due by ticks, such as the end of an idle transaction, comes late
+  but does not wait for the clock.
 
 A caller may refuse ticks that are too far ahead of the clock: programs that take timestamps in huge
 batches must not move time for everybody.
@@ -17,6 +20,7 @@ Next: broker/node/state/tick_cache.py
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from broker.model.ids import TICK_LOGICAL_BITS, TICK_LOGICAL_MAX, TimeTick
 
@@ -29,6 +33,23 @@ GUARD_MS = 1
 
 COUNT_MAX = 65_536
 """The most ticks of one reservation; four such reservations fit into a millisecond."""
+
+
+SMEAR: Final = 0.5
+"""How fast time goes on behind a clock that stepped back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmearedTime:
+    """The Unix millisecond that ticks go by, as it was at `since_s` of the monotonic clock."""
+
+    ms: float
+    since_s: float
+
+    def at(self, wall_ms: int, monotonic_s: float) -> "SmearedTime":
+        """The same later, when the clock shows `wall_ms`. It never goes back."""
+        passed_ms = (monotonic_s - self.since_s) * 1000
+        return SmearedTime(max(wall_ms, self.ms + passed_ms * SMEAR), monotonic_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +78,7 @@ class SaveFirst:
 
 @dataclass(frozen=True, slots=True)
 class TooFarAhead:
-    """Nothing was issued: the next tick is this many milliseconds ahead of the clock."""
+    """Nothing was issued: the next tick is this many milliseconds ahead of the time."""
 
     ahead_ms: int
 

@@ -85,18 +85,40 @@ def test_a_count_out_of_bounds_is_refused_by_value(count: int) -> None:
 def test_programs_are_refused_what_is_a_second_ahead_and_nodes_are_not() -> None:
     async def scenario(clock: VirtualClock) -> None:
         async with run_oracle(MemoryMetaStore(), clock) as system:
-            oracle = system.find("/root/oracle")
+            oracle, ticks = system.find("/root/oracle"), ticks_of(system)
             await clock.sleep(1.0)
-            near = await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)
-            clock.shift_wall(-5_000)
-            with pytest.raises(Refused, match=r"5000 ms ahead of .* the most is 1000 ms") as caught:
+            for _ in range(4 * 1_001):  # four of them fill a millisecond
+                await ticks.reserve(RESERVE_COUNT_MAX)
+            with pytest.raises(Refused, match=r"1001 ms ahead of .* the most is 1000 ms") as caught:
                 await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)
             assert caught.value.refusal.code is StreamingCode.INNER
-            assert (await ticks_of(system).reserve(1)).first == near.first + 1
-            await clock.sleep(4.5)
-            assert (await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)).first == near.first + 2
+            ahead = await ticks.reserve(1)
+            await clock.sleep(0.5)
+            assert (await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)).first == ahead.first + 1
 
     seeded(9, scenario)
+
+
+def test_behind_a_clock_that_stepped_back_time_goes_on_at_half_speed_until_they_meet() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        async with run_oracle(MemoryMetaStore(), clock) as system:
+            oracle = system.find("/root/oracle")
+
+            async def now_ms() -> int:
+                return physical_ms_of((await oracle.ask(Reserve(1, 1_000), deadline_s=1.0)).first)
+
+            await clock.sleep(1.0)
+            before = await now_ms()
+            clock.shift_wall(-600_000)
+            for passed_s in (10, 100, 1_000):
+                await clock.sleep(passed_s)
+                after = await now_ms()
+                assert after - before == pytest.approx(passed_s * 500, abs=2)
+                before = after
+            await clock.sleep(1_000.0)
+            assert await now_ms() == clock.wall_ms()
+
+    seeded(10, scenario)
 
 
 @pytest.mark.parametrize("seed", range(8))

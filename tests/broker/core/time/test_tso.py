@@ -227,3 +227,20 @@ def test_a_crash_loses_at_most_a_window_and_repeats_nothing() -> None:
 def test_a_count_out_of_bounds_is_the_callers_fault(count: int) -> None:
     with pytest.raises(AssertionError):
         tso.reserve(fresh(), count, NOW_MS)
+
+
+@given(st.lists(st.tuples(st.integers(-3_600_000, 3_600_000), st.integers(0, 5_000)), max_size=30))
+def test_smeared_time_never_goes_back_and_is_the_clock_s_as_soon_as_that_is_ahead(
+    steps: list[tuple[int, int]],
+) -> None:
+    time, wall_ms, monotonic_ms = tso.SmearedTime(NOW_MS, 0.0), NOW_MS, 0
+    for step_ms, passed_ms in steps:
+        wall_ms += step_ms + passed_ms
+        monotonic_ms += passed_ms
+        later = time.at(wall_ms, monotonic_ms / 1000)
+        assert later.ms >= max(time.ms, wall_ms)
+        if wall_ms < time.ms:
+            assert abs(later.ms - max(wall_ms, time.ms + passed_ms / 2)) < 1
+        else:
+            assert later.ms <= max(wall_ms, time.ms + passed_ms)
+        time = later
