@@ -128,7 +128,7 @@ class Supervisor(Actor[SupervisorMessage]):
                     assert_never(unknown)
 
     async def stopped(self) -> None:
-        """Stop the children, last one first."""
+        """Stop the children, last one first; see `_stop`."""
         await self._stop(self._slot.children.values())
 
     async def reap(self) -> None:
@@ -316,11 +316,19 @@ class Supervisor(Actor[SupervisorMessage]):
         envelope.reply(None)
 
     async def _stop(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Stop them in reverse order, each within its own deadline; returns the same slots."""
+        """Stop them, each within its own deadline; returns the same slots.
+
+        Last one first. Children added to a one_for_one supervisor are asked to stop all together:
+        they do not depend on each other, and a thousand would take a thousand deadlines in turn.
+        """
         stopped = list(slots)
         for slot in reversed(stopped):
             slot.cancel_retry()
             slot.idle_state = "waiting"
+            together = slot.dynamic and self._spec.strategy is Strategy.ONE_FOR_ONE
+            if together and slot.cell is not None:
+                slot.cell.request_stop()
+        for slot in reversed(stopped):
             if slot.cell is not None:
                 slot.cell.request_stop()
                 await slot.cell.done.wait()

@@ -35,6 +35,23 @@ async def test_children_start_in_order_and_stop_in_reverse() -> None:
     assert stops == ["c@1 stopped", "b@1 stopped", "a@1 stopped"]
 
 
+@pytest.mark.parametrize(("strategy", "took_s"), [(Strategy.ONE_FOR_ONE, 2.0), (REST_FOR_ONE, 6.0)])
+@seeded
+async def test_independent_children_that_were_added_stop_at_the_same_time(
+    strategy: Strategy, took_s: float
+) -> None:
+    async def linger(player: Player) -> None:
+        await player.context.clock.sleep(2.0)
+
+    async with Troupe("first", strategy=strategy) as troupe:
+        for name in "abc":
+            await troupe.system.start_child("/root", troupe.child(name, on_stop=linger))
+        troupe.journal.clear()
+        since_s = troupe.clock.monotonic_s()
+    assert troupe.clock.monotonic_s() - since_s == took_s
+    assert troupe.journal[-2:] == ["first@1 stops", "first@1 stopped"]
+
+
 @pytest.mark.parametrize(
     ("strategy", "terms"),
     [
