@@ -11,6 +11,7 @@ import pytest
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
 from broker.ports.wal import Log, Wal
+from broker.wal.kafka.fetched import Fetched
 from broker.wal.kafka.kafka_wal import KafkaSizes, KafkaWal
 from broker.wal.memory_wal import MemoryWal
 from broker.wal.segmented import OsFiles, SegmentedSettings, SegmentedWal
@@ -57,6 +58,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
             yield Driver("kafka", lambda: in_kafka)
     elif request.param == "topics":
         topics = MemoryTopics(TOPICS)
+        topics.fetched = Fetched()
         yield Driver("topics", lambda: topics)
     else:
         yield from _on_files(request.param, tmp_path)

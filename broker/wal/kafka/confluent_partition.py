@@ -1,4 +1,4 @@
-"""A partition through librdkafka: one producer for its owner, consumers shared by all readers."""
+"""A partition through librdkafka: a producer for its owner, consumers shared by all readers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -7,10 +7,12 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from broker.wal.kafka.confluent_settings import ANSWER_S, READ_S, VALUE_BYTES_MAX
-from broker.wal.kafka.consumers import Consumers
+from broker.wal.kafka.consumers import Consumers, PlacedConsumer
 from broker.wal.kafka.entries import TopicRecord, damaged
+from broker.wal.kafka.fetched import Fetched
 from broker.wal.kafka.kafka_errors import GONE, LASTING, REFUSALS, TIMED_OUT, Failure, failure_of
 from broker.wal.kafka.partition import AnswerLost, OffsetGone, Rejected, Unavailable
+from broker.wal.kafka.waiting_task import answered, raise_if_cancelled
 
 _SLICE_S: Final = 0.5
 _SLICES: Final = int(READ_S / _SLICE_S)
@@ -31,10 +33,15 @@ class ConfluentPartition:
         topic: str,
         producer: Mapping[str, str | int | bool],
         consumers: Consumers,
+        fetched: Fetched,
         delete: Delete,
         value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> None:
         self._topic, self._consumers, self._delete = topic, consumers, delete
+        self._fetched = fetched
+        # Another owner may have truncated it meanwhile.
+        fetched.forget(topic)
+        consumers.leave(topic)
         self._value_bytes_max = value_bytes_max
         self._throttled_ms = 0
         try:
@@ -61,11 +68,11 @@ class ConfluentPartition:
         answers: list[Failure | Message] = []
         producer = self._open_producer()
 
-        def answered(error: Any, message: Message) -> None:
+        def delivered(error: Any, message: Message) -> None:
             answers.append(message if error is None else failure_of(error))
 
         try:
-            producer.produce(self._topic, value, key, 0, on_delivery=answered, timestamp=stamp_ms)
+            producer.produce(self._topic, value, key, 0, on_delivery=delivered, timestamp=stamp_ms)
         except (KafkaException, BufferError) as error:
             raise self._lost(failure_of(error)) from error
         for _ in range(_ANSWER_SLICES):
@@ -84,19 +91,33 @@ class ConfluentPartition:
         return offset
 
     def read(self, offset: int, until: int, bytes_max: int) -> Sequence[TopicRecord]:
-        found, size = list[TopicRecord](), 0
+        found = self._fetched.find(self._topic, offset, until, bytes_max)
+        if found:
+            return found
         with self._consumers.lend((self._topic, offset)) as lent:
-            lent.go_to((self._topic, offset))
-            while offset < until and (not found or size < bytes_max):
-                message = self._next(lent.consumer, offset)
-                key, value = message.key(), message.value() or b""
-                found.append(TopicRecord(offset, _bytes(key), _bytes(value) or b""))
-                size += len(value)
-                offset += 1
-            if offset >= until:
-                lent.rest()  # at its end a consumer would ask for more again and again
-            else:
-                lent.place = (self._topic, offset)
+            # Another reader may have fetched it while this one waited for its turn.
+            found = self._fetched.find(self._topic, offset, until, bytes_max)
+            if not found:
+                generation = self._fetched.generation(self._topic)
+                found = self._fetch(lent, offset, until, bytes_max)
+                self._fetched.put(self._topic, found, generation)
+        return found
+
+    def _fetch(
+        self, lent: PlacedConsumer, offset: int, until: int, bytes_max: int
+    ) -> list[TopicRecord]:
+        lent.go_to((self._topic, offset))
+        found, size = list[TopicRecord](), 0
+        while offset < until and (not found or size < bytes_max):
+            message = self._next(lent.consumer, offset)
+            key, value = message.key(), message.value() or b""
+            found.append(TopicRecord(offset, _bytes(key), _bytes(value) or b""))
+            size += len(value)
+            offset += 1
+        if offset >= until:
+            lent.rest()  # at its end a consumer would ask for more again and again
+        else:
+            lent.place = (self._topic, offset)
         return found
 
     def ends(self) -> tuple[int, int]:
@@ -110,6 +131,7 @@ class ConfluentPartition:
     def _ends(self, consumer: Consumer) -> tuple[int, int]:
         place, failure = TopicPartition(self._topic, 0), ""
         for _ in range(_ASKS):
+            raise_if_cancelled()
             try:
                 ends = consumer.get_watermark_offsets(place, _ASK_S, cached=False)
             except KafkaException as error:
@@ -124,8 +146,10 @@ class ConfluentPartition:
     def offset_at(self, stamp_ms: int) -> int:
         with self._consumers.lend() as lent:
             try:
-                [found] = lent.consumer.offsets_for_times(
-                    [TopicPartition(self._topic, 0, stamp_ms)], READ_S
+                [found] = answered(
+                    lambda wait_s: lent.consumer.offsets_for_times(
+                        [TopicPartition(self._topic, 0, stamp_ms)], wait_s
+                    )
                 )
             except KafkaException as error:
                 raise self._unavailable(error) from error
@@ -135,6 +159,7 @@ class ConfluentPartition:
 
     def delete_before(self, offset: int) -> None:
         self._delete(self._topic, offset)
+        self._fetched.forget(self._topic, below=offset)
 
     def interrupt(self) -> None:
         producer = self._producer
@@ -154,6 +179,7 @@ class ConfluentPartition:
         for _ in range(_SLICES):
             message = consumer.poll(_SLICE_S)
             if message is None:
+                raise_if_cancelled()
                 continue
             error = message.error()
             if error is None:

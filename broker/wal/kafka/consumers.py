@@ -9,9 +9,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from broker.wal.kafka.confluent_settings import READ_S
 from broker.wal.kafka.partition import Unavailable
+from broker.wal.kafka.waiting_task import answered, raise_if_cancelled
 
 CONSUMERS_MAX: Final = 6
 """Each has some threads and up to 8 MiB of what it fetched ahead."""
+_LOOK_S: Final = 0.5
+_LOOKS: Final = int(READ_S / _LOOK_S)
 
 Place = tuple[str, int]
 
@@ -22,6 +25,7 @@ class PlacedConsumer:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.place: Place | None = None
+        self.generation = 0
         self._known: set[str] = set()
 
     def go_to(self, place: Place) -> None:
@@ -32,7 +36,7 @@ class PlacedConsumer:
         try:
             if topic not in self._known:
                 # Otherwise it looks for the leader of a new topic once in a second only.
-                self.consumer.list_topics(topic, timeout=READ_S)
+                answered(lambda wait_s: self.consumer.list_topics(topic, timeout=wait_s))
                 self._known.add(topic)
             self.consumer.assign([TopicPartition(topic, 0, offset)])
         except KafkaException as error:
@@ -58,6 +62,7 @@ class Consumers:
         self._changed = threading.Condition()
         self._idle: list[PlacedConsumer] = []
         self._made = 0
+        self._generation = 0
         self._closed = False
 
     @contextmanager
@@ -72,6 +77,14 @@ class Consumers:
         finally:
             self._put_back(lent)
 
+    def leave(self, topic: str) -> None:
+        """Begin anew there: the topic has a new owner, or was made anew."""
+        with self._changed:
+            self._generation += 1  # for those that are lent
+            for each in self._idle:
+                if each.place is not None and each.place[0] == topic:
+                    each.place = None
+
     def close(self) -> None:
         """Close those that are idle, and the others when they come back. Idempotent."""
         with self._changed:
@@ -83,7 +96,7 @@ class Consumers:
 
     def _take(self, place: Place | None) -> PlacedConsumer:
         with self._changed:
-            free = self._changed.wait_for(self._is_free, READ_S)
+            free = self._wait_for_one()
             if self._closed:
                 raise Unavailable("the log's connection to Kafka is closed")
             if not free:
@@ -93,10 +106,14 @@ class Consumers:
                 found = self._idle[0]  # idle for the longest time
             if found is not None:
                 self._idle.remove(found)
+                found.generation = self._generation
                 return found
             self._made += 1
+            generation = self._generation
         try:
-            return PlacedConsumer(self._make(dict(self._properties)))
+            made = PlacedConsumer(self._make(dict(self._properties)))
+            made.generation = generation
+            return made
         except BaseException as error:
             with self._changed:
                 self._made -= 1
@@ -105,12 +122,21 @@ class Consumers:
                 raise Unavailable(f"cannot make a consumer: {error}") from error
             raise
 
+    def _wait_for_one(self) -> bool:
+        for _ in range(_LOOKS):
+            if self._changed.wait_for(self._is_free, _LOOK_S):
+                return True
+            raise_if_cancelled()
+        return False
+
     def _is_free(self) -> bool:
         return self._closed or bool(self._idle) or self._made < self._limit
 
     def _put_back(self, lent: PlacedConsumer) -> None:
         with self._changed:
             if not self._closed:
+                if lent.generation != self._generation:
+                    lent.place = None
                 self._idle.append(lent)
                 self._changed.notify()
                 return

@@ -19,6 +19,7 @@ from broker.wal.kafka.confluent_settings import (
 )
 from broker.wal.kafka.consumers import Consumers
 from broker.wal.kafka.entries import OnDamage
+from broker.wal.kafka.fetched import Fetched
 from broker.wal.kafka.kafka_log import KafkaLog, OpenedTopic
 from broker.wal.kafka.kafka_reader import KafkaReader
 from broker.wal.kafka.kafka_url import KafkaPlace
@@ -66,7 +67,7 @@ class KafkaWal:
         self._sizes = sizes or KafkaSizes()
         self._clients = ClientSettings.of(place)
         self._ids: TopicIds = ids or NoTopicIds()
-        self._consumers = Consumers(self._clients.consumer)
+        self._consumers, self._fetched = Consumers(self._clients.consumer), Fetched()
         self._topics = Topics(place, self._clients.admin, self._sizes.record_bytes_max, self._ids)
         report = on_damage or _ignore_damage
         self._on_damage: OnDamage = (
@@ -130,8 +131,8 @@ class KafkaWal:
     def _open_now(self, topic: str, takes: int, channel: PChannelName, term: Term) -> OpenedTopic:
         try:
             partition = ConfluentPartition(
-                topic, self._clients.producer, self._consumers, self._topics.delete_before,
-                min(VALUE_BYTES_MAX, takes - KEY_AND_FRAME_BYTES),
+                topic, self._clients.producer, self._consumers, self._fetched,
+                self._topics.delete_before, min(VALUE_BYTES_MAX, takes - KEY_AND_FRAME_BYTES),
             )  # fmt: skip
         except Unavailable as failure:
             raise WriterFailed(f"{channel}: {failure}") from failure

@@ -13,6 +13,7 @@ from broker.model.ids import MessageId
 from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.ports.wal import Corrupt, Fenced, WriterFailed
+from broker.wal.kafka.fetched import Fetched
 from broker.wal.kafka.kafka_log import OpenedTopic
 from broker.wal.kafka.kafka_wal import KafkaSizes
 from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
@@ -93,6 +94,7 @@ def race(seed: int, *, truncates: bool = True) -> tuple[int, int, int]:
     """Steps, groups that were lost, and logs that are not what the newest owner knows."""
     chance, turns = random.Random(seed), Turns(seed)
     wal = MemoryTopics(TINY, step=lambda _what: turns.step())
+    wal.fetched = Fetched()
     owners = [Owner(1, truncates)]
     owners[0].open(wal)
     for _ in range(chance.randint(0, 3)):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from broker.model.ids import PChannelName, Term
 from broker.ports.wal import Corrupt, WalError
 from broker.wal.kafka.entries import OnDamage, TopicRecord
+from broker.wal.kafka.fetched import Fetched
 from broker.wal.kafka.kafka_log import KafkaLog, OpenedTopic
 from broker.wal.kafka.kafka_wal import KafkaSizes, opened_topic
 from broker.wal.kafka.kafka_writer import TopicOwner
@@ -53,8 +54,11 @@ class MemoryPartition:
         topic: MemoryTopic,
         step: Callable[[str], None] = _nothing,
         value_bytes_max: int = 1 << 23,
+        fetched: Fetched | None = None,
     ) -> None:
         self.kept, self.step, self._value_bytes_max = topic, step, value_bytes_max
+        self._fetched = fetched or Fetched(0)
+        self._fetched.forget(self.topic)
         self.reads = self.read_bytes = 0
 
     @property
@@ -72,6 +76,9 @@ class MemoryPartition:
         return offset
 
     def read(self, offset: int, until: int, bytes_max: int) -> Sequence[TopicRecord]:
+        if known := self._fetched.find(self.topic, offset, until, bytes_max):
+            return known
+        generation = self._fetched.generation(self.topic)
         self.step("read")
         if not self.kept.low <= offset < self.kept.high:
             raise OffsetGone(self.topic, offset)
@@ -84,6 +91,7 @@ class MemoryPartition:
             offset += 1
         self.reads += 1
         self.read_bytes += size
+        self._fetched.put(self.topic, found, generation)
         return found
 
     def ends(self) -> tuple[int, int]:
@@ -98,6 +106,7 @@ class MemoryPartition:
     def delete_before(self, offset: int) -> None:
         self.step("delete")
         self.kept.drop_before(offset)
+        self._fetched.forget(self.topic, below=offset)
 
     def interrupt(self) -> None:
         self.step("interrupt")
@@ -109,7 +118,7 @@ class MemoryPartition:
 class MemoryTopics:
     """Implements `ports.wal.Wal` on topics in memory: all of the Kafka driver but the client.
 
-    `skip`: damage is noted in `damages`, and skipped.
+    `skip`: damage is noted in `damages`, and skipped. `fetched`: what was read is remembered there.
     """
 
     def __init__(
@@ -122,6 +131,7 @@ class MemoryTopics:
         step: Callable[[str], None] = _nothing,
         value_bytes_max: int = 1 << 23,
     ) -> None:
+        self.fetched: Fetched | None = None
         self.topics = {} if topics is None else topics
         self._sizes, self._cluster, self._step = sizes, cluster, step
         self._value_bytes_max = value_bytes_max
@@ -136,7 +146,7 @@ class MemoryTopics:
     def open_now(self, channel: str, term: int) -> OpenedTopic:
         """Open a log without its thread."""
         kept = self.topics.setdefault(channel, MemoryTopic())
-        partition = MemoryPartition(kept, self._step, self._value_bytes_max)
+        partition = MemoryPartition(kept, self._step, self._value_bytes_max, self.fetched)
         owner = TopicOwner(channel, Term(term), self._cluster)
         return opened_topic(partition, owner, self._sizes, self._on_damage)
 
