@@ -1,7 +1,7 @@
 """Serves one consumer: from the tail in memory, from the log when it is behind.
 
-It keeps no position: each Pull carries a cursor, so a restart loses nothing. It caches records read
-from the log and not yet delivered, and the transactions open at the cursor.
+It keeps no position: each Pull carries a cursor, so a restart loses nothing. It keeps records read
+ahead from the log, and the transactions open at the cursor.
 
 Next: broker/core/log/delivery.py
 Next: broker/edge/rpc/scanner_proxy.py
@@ -18,16 +18,13 @@ from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
-from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
+from broker.node.scanner_records import READ_BYTES_MIN, ScannerRecords
 from broker.node.space.given_back import ReadablePart, gone_to
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import HoldingReader, OpenChannel
 from broker.node.state.wal_refusals import refusal_of
-from broker.ports.wal import OutOfRange, WalError
-
-READ_BYTES_MIN = 64 * 1024
-"""The least size of a log read, however small the consumer's credit."""
+from broker.ports.wal import OutOfRange
 
 EMPTY_READS_MAX = 16
 """After so many reads without a match the consumer gets its new cursor, so it can resume there."""
@@ -80,7 +77,7 @@ class Scanner(Actor[_Message]):
         self._ignores_pause = ignores_pause
         self._begun = False
         self._waiting: _Waiting | None = None
-        self._cache: Sequence[Record] = ()
+        self._records = ScannerRecords(node.limits.read_ahead_bytes_max)
         self._assembler: Assembler | None = None
         self._meter = node.meters.of(name)
         self._broken = 0
@@ -98,10 +95,15 @@ class Scanner(Actor[_Message]):
             return
         self._context, self._channel = context, channel
         self._readable = ReadablePart(self._selection, channel.purges)
+        self._records.begin(channel)
         self._readers = channel.readers
         self._readers.add(self)
         self._pulled_s = context.clock.monotonic_s()
         context.every(self._node.limits.scanner_idle_s / 2, IdleTimeout())
+
+    def stop_requested(self) -> None:
+        """Give up a read of the log: a Kafka that is away would keep the channel from closing."""
+        self._records.give_up()
 
     async def stopped(self) -> None:
         """Hold back retention no more."""
@@ -136,6 +138,8 @@ class Scanner(Actor[_Message]):
     async def receive(self, batch: Sequence[Envelope[_Message]]) -> None:
         """Answer a Pull at once, or keep it until there is something to deliver."""
         for envelope in batch:
+            if self._records.given_up:
+                return  # the rest is for the next scanner
             match envelope.message:
                 case Pull() as pull:
                     self._take(envelope, pull)
@@ -161,7 +165,7 @@ class Scanner(Actor[_Message]):
             "paused": int(self._held_back()),
             "next_id": self._given.next_id if self._given else 0,
             "tick": self._given.tick if self._given else 0,
-            "cached_bytes": sum([len(record.body) for record in self._cache]),
+            "cached_bytes": self._records.ahead_bytes,
             "open_txns": self._assembler.open_count if self._assembler else 0,
             "open_txn_bytes": self._assembler.held_bytes if self._assembler else 0,
             "violations": self._broken,
@@ -220,10 +224,12 @@ class Scanner(Actor[_Message]):
 
     async def _read_on(self, waiting: _Waiting, assembler: Assembler) -> Delivery | Refusal | None:
         """Read what follows the cursor, until there is something for the consumer."""
-        tail = self._channel.tail
+        tail, read_bytes = self._channel.tail, waiting.bytes_max
         for _ in range(EMPTY_READS_MAX):
             end_id = tail.next_id
-            records = await self._records(waiting.cursor.next_id, waiting.bytes_max)
+            records = await self._records.read(waiting.cursor.next_id, read_bytes)
+            # Of a vchannel that has little among others, more is read at a time.
+            read_bytes *= 2
             if isinstance(records, Refusal):
                 return records
             if not records and waiting.cursor.next_id < end_id:
@@ -243,7 +249,7 @@ class Scanner(Actor[_Message]):
                 continue
             if picked.cursor.next_id == tail.next_id:
                 return self._at_end(waiting, picked)
-            self._keep(records, picked.cursor.next_id)
+            self._records.keep(records, picked.cursor.next_id)
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
         return Delivery((), None, waiting.cursor)
@@ -291,12 +297,15 @@ class Scanner(Actor[_Message]):
         if isinstance(open_id, Refusal):
             return open_id
         partial, uptos = waiting.cursor.partial, self._channel.compactions.uptos
-        assembler = Assembler(open_id, partial=partial, compacted=uptos)
+        assembler, read_bytes = Assembler(open_id, partial=partial, compacted=uptos), READ_BYTES_MIN
         while assembler.next_id < waiting.cursor.next_id:
-            records = await self._records(assembler.next_id, READ_BYTES_MIN)
+            records = await self._records.read(assembler.next_id, read_bytes)
+            read_bytes *= 2
             if isinstance(records, Refusal):
                 return records
             catch_up(records, waiting.cursor, assembler)
+            if assembler.next_id >= waiting.cursor.next_id:
+                self._records.keep(records, assembler.next_id)
             if not records:  # a restored log may end where space was given back
                 assembler.next_id = waiting.cursor.next_id
         # Bodies are absorbed by whole records, so this may lie past the cursor.
@@ -311,7 +320,7 @@ class Scanner(Actor[_Message]):
         if next_id == self._channel.tail.next_id:
             confirmed_id = self._channel.tail.closed.last_confirmed_id
         else:
-            records = await self._records(next_id, 1)
+            records = await self._records.read(next_id, 1)
             if isinstance(records, Refusal):
                 return records
             confirmed_id = records[0].last_confirmed_id if records else next_id
@@ -339,7 +348,7 @@ class Scanner(Actor[_Message]):
         When storage refuses writes no newer tick closes, but a reader may wait for the current one:
         so an empty answer repeats it.
         """
-        self._cache = ()
+        self._records.drop()
         tick = announce(self._channel.tail.closed, picked.cursor, self._selection)
         if tick is not None:
             assert self._assembler is not None
@@ -358,33 +367,6 @@ class Scanner(Actor[_Message]):
             known = closed if closed.tick > self._selection.floor else None
             return Delivery((), known, picked.cursor)
         return None
-
-    async def _records(self, from_id: MessageId, bytes_max: int) -> Sequence[Record] | Refusal:
-        """Records from the tail, the cache or the log; never beyond the tail's end."""
-        # Memory first: readers at the tail share its records and cost the disk nothing.
-        records = self._channel.tail.read(from_id)
-        if records is not None:
-            return records
-        if self._cache and self._cache[0].base_id <= from_id < self._cache[-1].next_id:
-            if from_id < self._cache[0].next_id:
-                return self._cache
-            # A group reads at two places: what lies before must not be taken a second time.
-            return [record for record in self._cache if record.next_id > from_id]
-        ahead_max = self._node.limits.read_ahead_bytes_max
-        read_bytes = min(max(bytes_max, READ_BYTES_MIN), ahead_max)
-        try:
-            found = await self._channel.log.read(from_id, read_bytes)
-        except WalError as error:
-            return refusal_of(error)
-        end = self._channel.tail.next_id  # the log may hold a group that is not yet published
-        if found and found[-1].next_id <= end:
-            return found
-        return [r for r in found if r.next_id <= end]
-
-    def _keep(self, records: Sequence[Record], from_id: MessageId) -> None:
-        """Cache records read from the log beyond the credit, unless the tail holds them."""
-        in_log = self._channel.tail.read(from_id) is None
-        self._cache = [r for r in records if r.next_id > from_id] if in_log else ()
 
     def _beyond_end(self, cursor: ReadPosition) -> Refusal:
         offsets = self._channel.offsets()
