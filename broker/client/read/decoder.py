@@ -17,6 +17,7 @@ from broker.core.naming import is_control_channel
 from broker.model.ids import BroadcastId, MessageId, PChannelName, TimeTick, VChannelName
 from broker.model.message import ANNOUNCED, SELF_CONTROLLED_TYPES, MessageType
 from broker.model.named_cursor import ChannelPosition
+from broker.model.retention.dead import PURGED_KINDS
 from schemas.properties.broadcast_header import read_broadcast_id
 from schemas.wire import Consumed, Malformed, VChannelRefused, scan_consume_response
 
@@ -131,6 +132,7 @@ class Decoder:
             tick,
             MessageId(consumed.last_confirmed_id),
             whole=not in_txn,
+            stays=kind not in PURGED_KINDS,
         )
         if new and not ("_bh" in tags and self._is_repeat(consumed)):
             self._take_new(self._received(consumed, tick, kind), messages, in_txn=in_txn)

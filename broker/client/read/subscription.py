@@ -11,6 +11,7 @@ from broker.client.read.decoder import Decoder, MessageFilter
 from broker.client.read.deliveries import Deliveries
 from broker.client.read.resuming_reader import SILENCE_S, Held
 from broker.client.read.vchannel_progress import VChannelProgress
+from broker.model.failure import StreamingCode
 from broker.model.position import DeliverFilter, MessageTypes, StartFrom
 from schemas.wire import Created, scan_consume_response
 
@@ -76,6 +77,8 @@ class Subscription:
             name = self._wanted.vchannel or self._wanted.pchannel
             raise OutOfRange(name, next_unseen_id, offsets.first_id, offsets.next_id) from error
         if policy.id >= offsets.first_id:
+            if error.code is StreamingCode.UNRECOVERABLE and self._progress.begin_anew():
+                return
             raise error
         # Retention removed the id to resume from, but every removed message was delivered already.
         self._progress.restart()

@@ -30,6 +30,7 @@ class VChannelProgress:
         "_seen_id",
         "_seen_tick",
         "_settled_tick",
+        "_takes_what_is_left",
         "closed_tick",
         "done_id",
     )
@@ -43,6 +44,8 @@ class VChannelProgress:
         """`floor_tick`: the smallest tick wanted; 0 for any. `seen_id`: of that tick only messages
         with larger ids are, because a transaction was processed up to there."""
         self._policy = policy
+        self._takes_what_is_left = isinstance(policy, FromAll) and not floor_tick
+        """It wants all, and was given no message yet: it does not miss what is purged by now."""
         self._floor_tick = floor_tick
         self._settled_tick = TimeTick(0)
         self._last_confirmed_id = MessageId(0)
@@ -62,6 +65,18 @@ class VChannelProgress:
         self._floor_tick = TimeTick(self._settled_tick + 1)
         self._settled_tick = TimeTick(0)
 
+    def begin_anew(self) -> bool:
+        """Resume at the oldest message there is, without what was seen; False if that may hide one.
+
+        For the case that the server refuses the place to resume from as one inside a purge: a
+        reader of all that was given nothing takes whatever is left. It cannot go on for ever: the
+        next stream resumes anywhere else only once it has seen more than any before.
+        """
+        if not self._takes_what_is_left:
+            return False
+        self._settled_tick = self._floor_tick = TimeTick(0)
+        return True
+
     def resume(self) -> tuple[DeliverPolicy, DeliverFilter | None]:
         """The policy and the tick filter to open the next stream with."""
         if self._settled_tick:
@@ -71,17 +86,25 @@ class VChannelProgress:
         return self._policy, None
 
     def admit(
-        self, id: MessageId, tick: TimeTick, last_confirmed_id: MessageId, *, whole: bool
+        self,
+        id: MessageId,
+        tick: TimeTick,
+        last_confirmed_id: MessageId,
+        *,
+        whole: bool,
+        stays: bool = False,
     ) -> bool:
         """Whether a message other than a time tick is new to the reader; records it.
 
         Call it for each message in the order of the stream, with the message's last confirmed id.
-        `whole` is False for the messages of a transaction before its commit.
+        `whole` is False for the messages of a transaction before its commit. `stays`: a definition,
+        which no purge removes.
         """
         if tick < self._seen_tick or (tick == self._seen_tick and id <= self._seen_id):
             return False
         self._seen_tick = tick
         self._seen_id = id
+        self._takes_what_is_left = self._takes_what_is_left and stays
         if whole:
             self._settled_tick = tick
             self._last_confirmed_id = last_confirmed_id

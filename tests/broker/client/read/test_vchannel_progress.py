@@ -212,3 +212,24 @@ def test_ticks_are_shown_only_to_who_wants_them() -> None:
     assert batch is not None
     assert [it.type for it in batch.messages] == [MessageType.TIME_TICK]
     assert batch.closed_tick == 1000
+
+
+def test_a_reader_of_all_may_begin_anew_until_it_was_given_a_message_and_gets_nothing_twice() -> (
+    None
+):
+    reader = VChannelProgress(FromAll())
+    assert reader.admit(MessageId(1), TimeTick(10), MessageId(1), whole=True, stays=True)
+    assert reader.close(TimeTick(20), MessageId(5))
+    assert reader.resume() == (StartFrom(MessageId(5)), TimeTickGt(TimeTick(20)))
+    assert reader.begin_anew()
+    assert not reader.admit(MessageId(1), TimeTick(10), MessageId(1), whole=True, stays=True)
+    assert not reader.close(TimeTick(20), MessageId(5))
+    # Until there is news: one that is refused there, too, is not refused for a purge.
+    assert reader.resume() == (FromAll(), None)
+    assert reader.close(TimeTick(30), MessageId(9))
+    assert reader.resume() == (StartFrom(MessageId(9)), TimeTickGt(TimeTick(30)))
+    assert reader.begin_anew()
+    assert reader.admit(MessageId(9), TimeTick(40), MessageId(9), whole=True)
+    assert not reader.begin_anew(), "what it misses behind that message it must be told"
+    for policy, floor in ((StartFrom(MessageId(1)), 0), (FromAll(), 7)):
+        assert not VChannelProgress(policy, TimeTick(floor)).begin_anew()
