@@ -7,6 +7,8 @@ in a bare checkout it is the checkout. Tests import each other's fakes as `tests
 import faulthandler
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]
 
+from broker.spark.gateway import Gateway  # noqa: E402 - as below
 from broker.version import version_text  # noqa: E402 - of the wheel, else of this checkout
 from schemas.compiled import compiled  # noqa: E402
 
@@ -96,6 +99,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """Which build is tested."""
     return f"tidemark {version_text()}"
+
+
+@pytest.fixture(autouse=True)
+def gateways_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the clients of Spark's readers and writers, which nobody stops.
+
+    They would go on asking for a broker that is gone, and say so amid what later tests print.
+    """
+    opened: dict[int, Gateway] = {}
+    connected = Gateway._connected
+
+    def noted(gateway: Gateway) -> Any:
+        opened[id(gateway)] = gateway
+        return connected(gateway)
+
+    monkeypatch.setattr(Gateway, "_connected", noted)
+    yield
+    for gateway in opened.values():
+        with suppress(RuntimeError):  # its thread has ended by itself
+            gateway.close()
 
 
 @pytest.hookimpl(tryfirst=True)

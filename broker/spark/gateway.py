@@ -32,7 +32,9 @@ PATIENCE_S = 60.0
 FIRST_S = 5.0
 """How long a server is tried that was never reached: its address is probably wrong."""
 FIRST_ANSWER_S = 8.0
-"""A busy broker may be slow to answer; only one that never does is tried no second time."""
+"""A busy broker may be slow to answer."""
+STALLED_S = FIRST_ANSWER_S + 1.0
+"""A first try ends before, unless the machine stood still: then it is tried once more."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 START_S = 30.0
 CALL_S = 10.0
@@ -58,10 +60,13 @@ class AnyScanner(Protocol):
 class Gateway:
     """Calls to one broker. For one thread at a time."""
 
-    def __init__(self, server: Server, first_s: float = FIRST_S) -> None:
+    def __init__(
+        self, server: Server, first_s: float = FIRST_S, stalled_s: float = STALLED_S
+    ) -> None:
         """`first_s`: how long the server is tried until it is reached for the first time."""
         self._server = server
         self._first_s = first_s
+        self._stalled_s = stalled_s
         self.proven = False
         """Whether the server was reached, here or by another part of the query."""
         self._open: tuple[int, BlockingPortal, Client] | None = None
@@ -216,16 +221,19 @@ class Gateway:
         from broker.client.errors import NotAuthenticated
 
         patience_s = PATIENCE_S if self.proven else self._first_s
-        until_s = time.monotonic() + patience_s  # noqa: TID251 - Spark calls us synchronously
-        pause_s = RETRY_FIRST_S
+        began_s = time.monotonic()  # noqa: TID251 - Spark calls us synchronously
+        pause_s, tries = RETRY_FIRST_S, 0
         while True:
+            tries += 1
             try:
                 portal, client = self._connected()
                 answer = portal.call(ask, client)
             except TidemarkError as error:
                 if isinstance(error, NotAuthenticated) and self.renew():
                     continue
-                late = time.monotonic() + pause_s > until_s  # noqa: TID251
+                took_s = time.monotonic() - began_s  # noqa: TID251
+                stalled = tries == 1 and took_s > self._stalled_s
+                late = took_s + pause_s > patience_s and not stalled
                 if late and not self.proven:
                     raise self._unreachable(error) from error
                 if late or not error.retriable:

@@ -60,3 +60,27 @@ def test_a_first_connection_waits_for_a_broker_that_is_away(tmp_path: Path) -> N
             assert begun.result(WAIT_S_MAX) == 0
             asking.close()
             writing.close()
+
+
+@pytest.mark.parametrize(("stalled_s", "tries"), [(0.0, 2), (WAIT_S_MAX, 1)])
+def test_a_first_call_is_tried_once_more_only_after_the_machine_stood_still(
+    tmp_path: Path, stalled_s: float, tries: int
+) -> None:
+    tried: list[int] = []
+
+    async def breaks_once(log: Client) -> int:
+        tried.append(len(tried))
+        if len(tried) == 1:
+            raise ConnectionLost("nothing came back")
+        return await _collections(log)
+
+    listen = f"127.0.0.1:{free_port()}"
+    with BrokerProcess(tmp_path / "data", listen):
+        gateway = Gateway(Server(listen, "by-dev"), first_s=0.0, stalled_s=stalled_s)
+        if tries == 1:
+            with pytest.raises(ConnectionLost, match="nothing came back"):
+                gateway._call(breaks_once)
+        else:
+            assert gateway._call(breaks_once) == 0
+        gateway.close()
+    assert len(tried) == tries
