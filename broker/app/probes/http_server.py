@@ -1,23 +1,29 @@
 """A small HTTP/1.1 server for probes and scrapers: GET of a few pages, one request a connection.
 
-Bounded against slow and many peers: a request has `REQUEST_S_MAX` in all, and when
-`CONNECTIONS_MAX` are open a new connection takes the place of the oldest one, so that peers that
-send nothing cannot keep a probe out.
+Bounded against slow and many peers: a request has `PEER_S_MAX` to arrive, its answer as long to be
+taken, and when `CONNECTIONS_MAX` are open a new connection takes the place of the oldest one, so
+that peers that send nothing cannot keep a probe out. A page that is not made within `PAGE_S_MAX`
+is answered with 503: who asks learns that the process is slow, not that it has gone.
 """
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+import structlog
+
 from broker.transport.tls import ServerTls
 from broker.transport.tls_server import HandshakeLimits, TlsServer
 
+log = structlog.get_logger("tidemark")
+
 HEAD_BYTES_MAX: Final = 16 * 1024
-REQUEST_S_MAX: Final = 5.0
+PEER_S_MAX: Final = 5.0
+PAGE_S_MAX: Final = 20.0
 CLOSE_S: Final = 1.0
 CONNECTIONS_MAX: Final = 64
 TEXT: Final = "text/plain; charset=utf-8"
@@ -51,7 +57,11 @@ Page = Callable[[PageRequest], Awaitable[PageAnswer]]
 
 @asynccontextmanager
 async def http_served(
-    host: str, port: int, pages: Mapping[str, Page], tls: ServerTls | None = None
+    host: str,
+    port: int,
+    pages: Mapping[str, Page],
+    tls: ServerTls | None = None,
+    page_s: float = PAGE_S_MAX,
 ) -> AsyncIterator[int]:
     """Serve the pages, by path, until the block ends; yields the port. Raises OSError."""
     # In the order of their arrival, as a dict keeps it.
@@ -64,10 +74,9 @@ async def http_served(
         # So that drain() returns only when everything was handed to the kernel.
         writer.transport.set_write_buffer_limits(high=0)
         try:
-            async with asyncio.timeout(REQUEST_S_MAX):
-                await _answer(reader, writer, pages)
-        except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
-            pass  # the peer has gone, or does not speak HTTP
+            request = await _request(reader)
+            if request is not None:
+                await _send(writer, request, await _answer(request, writer, pages, page_s))
         finally:
             busy.pop(writer, None)
             # A peer that does not read: close() would keep the connection until it does.
@@ -86,7 +95,7 @@ async def http_served(
         server = await loop.create_server(made, host, port, family=family)
     else:
         listening = socket.create_server((host, port), family=family)
-        server = TlsServer(listening, made, tls, HandshakeLimits(REQUEST_S_MAX, CLOSE_S))
+        server = TlsServer(listening, made, tls, HandshakeLimits(PEER_S_MAX, CLOSE_S))
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -95,34 +104,68 @@ async def http_served(
             writer.transport.abort()
 
 
-async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Mapping[str, Page]
-) -> None:
-    # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    request, *lines = head.split("\r\n")
-    method, target, _ = request.split(" ", 2)
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of a request, and its headers by their names in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+async def _request(reader: asyncio.StreamReader) -> _Head | None:
+    """None from a peer that sends no request within PEER_S_MAX, or does not speak HTTP."""
+    try:
+        async with asyncio.timeout(PEER_S_MAX):
+            # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        request, *lines = head.split("\r\n")
+        method, target, _ = request.split(" ", 2)
+    except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+        return None
     fields = [line.partition(": ") for line in lines if ": " in line]
     headers = {name.lower(): value for name, _, value in fields}
-    page = pages.get(target.partition("?")[0])
+    return _Head(method, target.partition("?")[0], headers)
+
+
+async def _answer(
+    request: _Head, writer: asyncio.StreamWriter, pages: Mapping[str, Page], page_s: float
+) -> PageAnswer:
+    page = pages.get(request.path)
     if page is None:
-        found = PageAnswer(f"there are {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
-    elif method not in ("GET", "HEAD"):
-        found = PageAnswer(b"pages are read with GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
-    else:
-        host, port, *_ = writer.get_extra_info("peername") or ("", 0)
-        shown = writer.get_extra_info("peercert") or None
-        found = await page(PageRequest(headers, f"{host}:{port}", shown))
+        there = f"there are {', '.join(pages)}\n"
+        return PageAnswer(there.encode(), status=HTTPStatus.NOT_FOUND)
+    if request.method not in ("GET", "HEAD"):
+        return PageAnswer(b"pages are read with GET\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+    host, port, *_ = writer.get_extra_info("peername") or ("", 0)
+    shown = writer.get_extra_info("peercert") or None
+    limit = asyncio.timeout(page_s)
+    try:
+        async with limit:
+            return await page(PageRequest(request.headers, f"{host}:{port}", shown))
+    except Exception as error:
+        if not limit.expired():
+            log.exception("a page of the HTTP port failed", page=request.path, exc_info=error)
+            failed = f"{request.path} failed; the log of the process says why\n"
+            return PageAnswer(failed.encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+    late = f"{request.path} was not made within {page_s:g} s: the process is slow; ask again\n"
+    return PageAnswer(late.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+async def _send(writer: asyncio.StreamWriter, request: _Head, answer: PageAnswer) -> None:
     lines = [
-        f"HTTP/1.1 {found.status.value} {found.status.phrase}",
-        f"Content-Type: {found.content_type}",
-        f"Content-Length: {len(found.body)}",
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
         "Cache-Control: no-store",
         "Connection: close",
-        *found.headers,
+        *answer.headers,
         "",
         "",
     ]
-    body = b"" if method == "HEAD" else found.body
-    writer.write("\r\n".join(lines).encode("latin-1") + body)
-    await writer.drain()
+    body = b"" if request.method == "HEAD" else answer.body
+    # Of a peer that has gone, or does not read.
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(PEER_S_MAX):
+            writer.write("\r\n".join(lines).encode("latin-1") + body)
+            await writer.drain()

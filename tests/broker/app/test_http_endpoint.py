@@ -14,10 +14,17 @@ from pathlib import Path
 import anyio
 import grpc
 import pytest
+import structlog.testing
 from grpclib.const import Status
 
 from broker.app import CannotStart
-from broker.app.probes.http_server import CONNECTIONS_MAX, HEAD_BYTES_MAX
+from broker.app.probes.http_server import (
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    PageAnswer,
+    PageRequest,
+    http_served,
+)
 from broker.client import connect
 from schemas.generated.grpc.health.v1 import HealthCheckRequest, HealthCheckResponse
 from schemas.generated.grpc.health.v1 import HealthCheckResponseServingStatus as Serving
@@ -113,6 +120,31 @@ async def test_peers_that_send_nothing_keep_no_probe_out_and_are_cut_off(tmp_pat
         for reader, writer in slow:
             assert await ended(reader)
             writer.close()
+
+
+async def test_a_page_that_takes_too_long_is_told_as_unavailable() -> None:
+    async def never(_: PageRequest) -> PageAnswer:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with http_served("127.0.0.1", 0, {"/never": never}, page_s=0.01) as port:
+        status, _, body = await fetch(f"http://127.0.0.1:{port}", "/never")
+    assert (status, body) == (
+        503,
+        "/never was not made within 0.01 s: the process is slow; ask again\n",
+    )
+
+
+@pytest.mark.parametrize("error", [ValueError, TimeoutError, OSError, KeyError])
+async def test_a_page_that_fails_is_told_as_an_error(error: type[Exception]) -> None:
+    async def fails(_: PageRequest) -> PageAnswer:
+        raise error("the reason")
+
+    with structlog.testing.capture_logs() as logged:
+        async with http_served("127.0.0.1", 0, {"/fails": fails}) as port:
+            status, _, body = await fetch(f"http://127.0.0.1:{port}", "/fails")
+    assert (status, body) == (500, "/fails failed; the log of the process says why\n")
+    assert [it["page"] for it in logged] == ["/fails"]
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
