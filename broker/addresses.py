@@ -47,6 +47,15 @@ def joined_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_outside(host: str) -> bool:
+    """Whether it may be another machine's; a name other than localhost may mean any address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host != "localhost"
+    return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def _is_port(text: str) -> bool:
     # ASCII and short: `isdigit` takes digits that `int` does not, and `int` refuses very long ones.
     return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535

@@ -1,15 +1,15 @@
 """Builds TLS from the settings, and refuses to serve other machines without it."""
 
-import ipaddress
 import stat
 from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from broker.addresses import split_address
+from broker.addresses import is_outside, split_address
 from broker.app.process_errors import CannotStart
 from broker.app.security.certificate_dates import expiry_warning
+from broker.app.stores.plain_links import plain_links
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, ServerFiles, ServerTls, Tls
 
@@ -63,7 +63,7 @@ def client_tls(settings: Settings) -> ClientTls | None:
 def exposed(settings: Settings) -> list[str]:
     """Which ports other machines reach without a proof of who they are, a sentence each."""
     found, address = [], settings.listen
-    if _is_outside(split_address(address)[0]):
+    if is_outside(split_address(address)[0]):
         if settings.tls_cert is None:
             found.append(f"{address} can be reached by other machines, and speaks no TLS")
         elif settings.tls_ca is None and settings.auth != "on":
@@ -72,15 +72,15 @@ def exposed(settings: Settings) -> list[str]:
                 " (tls_ca is not set) and no token (auth is off)"
             )
     plain_http = settings.http_port is not None and settings.tls_cert is None
-    if plain_http and _is_outside(settings.http_host):
+    if plain_http and is_outside(settings.http_host):
         host = settings.http_host
         found.append(f"HTTP on {host} can be reached by other machines, and speaks no TLS")
     return found
 
 
 def security_warnings(settings: Settings, now: datetime) -> list[str]:
-    """What `health` says of the ports of this process, of its key and of its certificate."""
-    insecure = [f"insecure: {it}" for it in exposed(settings)]
+    """What `health` says of the ports of this process, its stores, its key and its certificate."""
+    insecure = [f"insecure: {it}" for it in (*exposed(settings), *plain_links(settings))]
     others = [key_warning(settings.tls_key), expiry_warning(settings.tls_cert, now)]
     return [*insecure, *filter(None, others)]
 
@@ -97,20 +97,11 @@ def key_warning(key: Path | None) -> str:
 def refuse_exposed(settings: Settings) -> None:
     """Raises CannotStart when other machines reach this process without proof, or TLS is unusable.
 
-    With `insecure` it is logged instead.
+    With `insecure` it is logged instead, as what may be read on the way to its stores always is.
     """
     server_tls(settings)
     reasons = exposed(settings)
     if reasons and not settings.insecure:
         raise CannotStart(f"{'; '.join(reasons)}: {ADVICE}")
-    for reason in reasons:
+    for reason in (*reasons, *plain_links(settings)):
         log.warning("insecure", because=reason)
-
-
-def _is_outside(host: str) -> bool:
-    """Whether others may reach it. A name other than localhost counts: it may mean any address."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host != "localhost"
-    return not (getattr(address, "ipv4_mapped", None) or address).is_loopback

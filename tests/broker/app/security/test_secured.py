@@ -1,7 +1,9 @@
 """What a process refuses, logs and tells of its ports, by its settings."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog.testing
@@ -64,6 +66,57 @@ def test_insecure_starts_and_is_told_again_and_again() -> None:
     assert entry["event"] == "insecure"
     (warning,) = security_warnings(insecure, datetime.now(UTC))
     assert warning == "insecure: 0.0.0.0:1 can be reached by other machines, and speaks no TLS"
+
+
+KAFKA = "kafka://127.0.0.1:1,10.0.0.5:9092/tm"
+
+
+def told_of(given: Settings) -> list[str]:
+    """What a start logs and `health` says."""
+    with structlog.testing.capture_logs() as logged:
+        refuse_exposed(given)
+    told = [f"insecure: {it['because']}" for it in logged]
+    assert security_warnings(given, datetime.now(UTC)) == told
+    return told
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"wal": KAFKA}, "insecure: Kafka at 10.0.0.5:9092 is spoken to without TLS .*client=FILE"),
+        ({"meta": "etcd://e1/tm"}, "insecure: etcd at e1:2379 .*without TLS.*set meta_tls_ca"),
+    ],
+)
+def test_a_store_on_another_machine_that_is_spoken_to_without_tls_is_told(
+    given: dict[str, Any], expected: str
+) -> None:
+    (told,) = told_of(settings(**given))
+    assert re.match(expected, told)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "plain"),
+    [("ssl", False), ("SASL_SSL", False), ("sasl_plaintext", True), ("plaintext", True)],
+)
+def test_the_properties_of_the_client_say_whether_kafka_is_spoken_to_with_tls(
+    tmp_path: Path, spoken: str, *, plain: bool
+) -> None:
+    (tmp_path / "client").write_text(f"security.protocol={spoken}\n")
+    told = told_of(settings(wal=f"{KAFKA}?client={tmp_path / 'client'}"))
+    assert [f"security.protocol is {spoken})" in it for it in told] == [True] * plain
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"wal": "kafka://localhost:1/tm", "meta": "etcd://127.0.0.1,[::1]/tm"},
+        {"meta": "etcd://e1/tm", "meta_tls_ca": "ca.pem"},
+        # Who connects says what is wrong with it.
+        {"wal": f"{KAFKA}?client=/no/such/file"},
+    ],
+)
+def test_of_other_stores_nothing_is_told(given: dict[str, Any]) -> None:
+    assert told_of(settings(**given)) == []
 
 
 def test_the_end_of_a_certificate_is_told_for_30_days(tmp_path: Path) -> None:
