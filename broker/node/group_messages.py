@@ -225,12 +225,14 @@ class ListGroups(Request[tuple[GroupView, ...]]):
     """The groups of these vchannels (none: of all), by name and vchannel; only the first `most`.
 
     `name`: only that one of each; "" for all. `after`: only those behind it in this order.
+    `brief`: only what is stored of each, which costs little where they have many members.
     """
 
     vchannels: tuple[str, ...]
     name: str
     most: int = 1000
     after: GroupKey | None = None
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from broker.client.groups.dead_letters import (
     limits_of,
 )
 from broker.client.groups.group_calls import GroupCalls, GroupStart, NewGroup
+from broker.client.groups.group_subscription import GroupSubscription, Joining
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
-from broker.client.groups.member_stream import GroupSubscription, Joining, MemberStream
+from broker.client.groups.member_stream import MemberStream
 from broker.client.groups.modes import Mode, OrderedBy, mode_of
 from broker.client.groups.redrive import (
     Staged,
@@ -111,7 +112,11 @@ class ConsumerGroup:
             calls = self._parts.calls
             limits = await self._limits(target, vchannels, deliveries_max)
             new = NewGroup(self.name, lease_ms, start, limits, self._mode)
-            await calls.create(vchannels, new, exist_ok=True)
+            if shards.collection is None:
+                # A vchannel that is named may be of a collection that was dropped: this says so.
+                await calls.create(vchannels, new, exist_ok=True)
+            else:
+                await calls.ensure(vchannels, new)
             shares.expect(vchannels)
             joining = Joining(self.name, name, prefetch_bytes, streams, shares)
             wanted = [GroupSubscription(it, shards.collection, joining) for it in vchannels]

@@ -23,7 +23,9 @@ from broker.client.groups.turns import Turns
 from broker.client.groups.unsettled_parts import told_first, told_held
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
+from broker.client.refusal_kinds import refusal
 from broker.client.start_time import tick_at, time_of
+from broker.core.groups.group_rules import LEASE_MS, lease_refusal, limit_refusal, name_refusal
 from broker.model.groups.consumer_group import (
     DeliveryLimit,
     DyingSpans,
@@ -124,6 +126,24 @@ class GroupCalls:
         found = sorted([*map(_view, made), *there], key=lambda it: listed_by(it.group.key))
         return _of_mode(found, new)
 
+    async def ensure(self, vchannels: Sequence[str], new: NewGroup) -> None:
+        """Create it where it is not yet. Raises as `create` does with `exist_ok`.
+
+        Mostly it is everywhere, and one request to each node tells so. A start from the future is
+        refused only where it is not.
+        """
+        _start(new.start)
+        wrong = (name_refusal(new.name), lease_refusal(new.lease_ms or LEASE_MS))
+        for refused in (*wrong, *map(limit_refusal, new.limits.values())):
+            if refused is not None:
+                raise refusal(int(refused.code), refused.cause)
+        there = await self.list_some(vchannels, None, new.name, brief=True)
+        # The server says what is wrong with another mode.
+        known = {it.group.key.vchannel for it in there if new.mode in (None, it.group.mode)}
+        missing = [it for it in vchannels if it not in known]
+        if missing:
+            await self.create(missing, new, exist_ok=True)
+
     async def alter(
         self, vchannels: Sequence[str], group: str, lease_ms: int, limits: Limits
     ) -> list[GroupView]:
@@ -170,9 +190,12 @@ class GroupCalls:
         return await self.list_some(vchannels, None, group)
 
     async def list_some(
-        self, vchannels: Sequence[str], most: int | None, group: str = ""
+        self, vchannels: Sequence[str], most: int | None, group: str = "", *, brief: bool = False
     ) -> list[GroupView]:
-        """The first `most` of these; None: all, which are asked for in pages."""
+        """The first `most` of these; None: all, which are asked for in pages.
+
+        `brief`: without their members, which older servers send all the same.
+        """
 
         async def ask(connection: Connection, names: Sequence[str]) -> Infos:
             found: Infos = []
@@ -180,7 +203,7 @@ class GroupCalls:
             while most is None or len(found) < most:
                 left = 0 if most is None else min(PAGE_MAX, most - len(found))
                 request = v1.ListGroupsRequest(
-                    vchannels=list(names), group=group, page_size=left, page=page
+                    vchannels=list(names), group=group, page_size=left, page=page, brief=brief
                 )
                 answer = await self._at(connection).ask("List", request, v1.ListGroupsResponse)
                 found += answer.groups

@@ -45,9 +45,9 @@ class GroupMember:
 
     async def close(self) -> None:
         """Leave: others get what was not acknowledged. Raises nothing, and may be called again."""
-        # First: nothing is acknowledged over a stream that is about to end.
+        # First: nothing more is acknowledged over a stream that is about to end.
         for stream in list(self._streams):
-            stream.end()
+            stream.leave()
         await self._reading.close()
 
     def __aiter__(self) -> Self:

@@ -22,9 +22,19 @@ class SettleRequest:
     cause: str = ""
     number: int = 0
 
+    @property
+    def is_plain_ack(self) -> bool:
+        """Whether it acknowledges outside of transactions."""
+        return self.how is v1.Settlement.ACKNOWLEDGE and not self.txn_id
+
+    @property
+    def is_about_time(self) -> bool:
+        """Whether it begins or extends a lease, and so settles nothing."""
+        return self.how in (v1.Settlement.EXTEND, v1.Settlement.BEGIN)
+
     def framed(self, credit_bytes: int) -> bytes:
         """A request of its own, which grants so many bytes."""
-        if self.how is v1.Settlement.ACKNOWLEDGE and not self.txn_id:
+        if self.is_plain_ack:
             spans = [(it.after, it.upto) for it in self.spans]
             return ack_request(self.number, self.lease, spans, credit_bytes)
         whole = v1.JoinGroupRequest(settle=[self.message()], credit_bytes=credit_bytes)

@@ -36,6 +36,7 @@ class VChannelShares:
         self.identity = identity
         self._told: dict[str, _Told] = {}
         self._expected: frozenset[str] = frozenset()
+        self._news = False
         self._gone: set[str] = set()
         """Members that have left a vchannel, and so are about to leave the others."""
 
@@ -46,13 +47,22 @@ class VChannelShares:
         """
         self._expected = frozenset(vchannels)
 
-    def told(self, vchannel: str, give: Give, members: Sequence[str], owner: str) -> None:
-        """Take up what a vchannel says of itself, and give and claim what follows from it."""
+    def told(self, vchannel: str, give: Give, members: Sequence[str], owner: str) -> bool:
+        """Take up what a vchannel says of itself; True if `decide` is to be called for it.
+
+        Each vchannel tells of a member that comes or goes: one plan does for all of them.
+        """
         before = self._told.get(vchannel)
         self._gone -= set(members)
         if before is not None:
             self._gone |= {*before.members} - {*members}
         self._told[vchannel] = _Told(give, members, owner)
+        first, self._news = not self._news, True
+        return first
+
+    def decide(self) -> None:
+        """Give and claim what follows from all that was told."""
+        self._news = False
         plan = self._plan()
         for name, known in self._told.items():
             to = plan.get(name, "")

@@ -1089,7 +1089,8 @@ class LeasedBatch:
         """Acknowledge all messages that are left, or these: durable on return, delivered no more.
 
         Messages of one transaction are acknowledged together. Raises LeaseLost when the lease is
-        over: they may be delivered again. OutcomeUnknown when the answer was lost. InvalidArgument
+        over: they may be delivered again. OutcomeUnknown when the answer was lost, DeadlineExceeded
+        when others of this member were answered so late that it was never sent. InvalidArgument
         for messages that were acknowledged before, BadCommit for those of another batch."""
         ...
     @property

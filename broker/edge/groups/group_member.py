@@ -124,8 +124,10 @@ class ServedMember:
         self._written = anyio.Event()
         self._failure: Exception | None = None
         self._writes = anyio.Lock(fast_acquire=True)
+        self._done: list[int] = []
         # Kept: to find the clock of the loop anew for each answer costs more than to read it.
-        self._now_s = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._now_s = self._loop.time
         self._written_s = self._now_s()
 
     async def run(self, requests: list[v1.JoinGroupRequest]) -> None:
@@ -262,10 +264,11 @@ class ServedMember:
 
     def _settle(self, number: int, request: LeaseMessage | Refusal) -> None:
         def answered(answer: Refusal | Exception | None) -> None:
-            if answer is None and self._told_at_once(acknowledged_response(number)):
+            if answer is None:
+                self._acknowledge(number)
                 return
             settled = _settled(number, answer)
-            if not self._told_at_once(frame(encoded(v1.JoinGroupResponse(settled=[settled])))):
+            if not self._told_at_once(frame(encoded(v1.JoinGroupResponse(settled=[settled]))), 1):
                 self._settled.append(settled)
                 self._answers.set()
 
@@ -278,12 +281,26 @@ class ServedMember:
         except ActorError as error:
             answered(error)
 
-    def _told_at_once(self, framed: bytes) -> bool:
-        """Write an answer now; False: it has to wait. Most often nothing is before it."""
+    def _acknowledge(self, number: int) -> None:
+        """Say that it is done: at once if nothing else is asked, else with those done just now."""
+        self._done.append(number)
+        if self._settling == 1:
+            self._tell_done()
+        elif len(self._done) == 1:
+            self._loop.call_soon(self._tell_done)
+
+    def _tell_done(self) -> None:
+        done, self._done = self._done, []
+        if done and not self._told_at_once(b"".join(map(acknowledged_response, done)), len(done)):
+            self._settled += [v1.Settled(number=it) for it in done]
+            self._answers.set()
+
+    def _told_at_once(self, framed: bytes, count: int) -> bool:
+        """Write `count` answers now; False: they have to wait. Most often nothing is before."""
         if self._settled or self._writes.locked() or not self._stream.write_at_once(framed):
             return False
         self._written_s = self._now_s()
-        self._answered(1)
+        self._answered(count)
         return True
 
     async def _answer_settled(self) -> None:

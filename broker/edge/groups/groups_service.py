@@ -1,6 +1,7 @@
 """tidemark.v1.Groups: consumer groups of the vchannels that this node serves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -40,6 +41,8 @@ from broker.ports.row_schemas import RowSchemas
 from schemas.generated.tidemark import v1
 
 SERVICE: Final = "/tidemark.v1.Groups/"
+ASKED_AT_ONCE: Final = 32
+"""Keepers that one list asks at the same time."""
 VCHANNELS_MAX: Final = 16_384
 LISTED_SPANS_MAX: Final = 16
 PAGE_MAX: Final = 1000
@@ -152,25 +155,37 @@ class GroupsService:
         more = True
         while more and len(seen) <= most:
             # One more, which says whether there is a next page.
-            found = await self._first(by_pchannel, request.group, most + 1, after)
+            wanted = ListGroups((), request.group, most + 1, after, request.brief)
+            found = await self._first(by_pchannel, wanted)
             seen += [it for it in found if shows(Resource(ResourceKind.GROUP, it.group.key.name))]
             more = len(found) > most
             after = found[-1].group.key if more else None
+        if request.brief:
+            return _page(seen, most, 0)
         return _page(seen, most, None if request.group else LISTED_SPANS_MAX)
 
     async def _first(
-        self,
-        by_pchannel: Mapping[PChannelName, Sequence[str]],
-        group: str,
-        count: int,
-        after: GroupKey | None,
+        self, by_pchannel: Mapping[PChannelName, Sequence[str]], wanted: ListGroups
     ) -> Sequence[GroupView]:
         """The first groups of all these vchannels, in the order of lists."""
         found: list[GroupView] = []
-        for name, vchannels in by_pchannel.items():
-            wanted = ListGroups(tuple(vchannels), group, count, after)
-            found += await self._keepers.demand(name, wanted)
-        return sorted(found, key=lambda it: listed_by(it.group.key))[:count]
+        failures: list[Refused | ActorError] = []
+        at_once = anyio.CapacityLimiter(ASKED_AT_ONCE)
+
+        async def ask(name: PChannelName, vchannels: Sequence[str]) -> None:
+            asked = replace(wanted, vchannels=tuple(vchannels))
+            try:
+                async with at_once:
+                    found.extend(await self._keepers.demand(name, asked))
+            except (Refused, ActorError) as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for name, vchannels in by_pchannel.items():
+                tasks.start_soon(ask, name, vchannels)
+        if failures:
+            raise failures[0]
+        return sorted(found, key=lambda it: listed_by(it.group.key))[: wanted.most]
 
     async def join(self, call: Call) -> None:
         """Serve one member."""

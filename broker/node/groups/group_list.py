@@ -27,4 +27,7 @@ def listed_groups(groups: ChannelGroups, wanted: ListGroups) -> tuple[GroupView,
         for key in keys
         if key.name != SCHEDULE and (after is None or listed_by(key) > listed_by(after))
     ]
-    return tuple([groups.view(key) for key in nsmallest(wanted.most, shown, listed_by)])
+    listed = nsmallest(wanted.most, shown, listed_by)
+    if wanted.brief:
+        return tuple([GroupView(every[key].snapshot()) for key in listed])
+    return tuple([groups.view(key) for key in listed])

@@ -4132,6 +4132,11 @@ class ListGroupsRequest(betterproto2.Message):
     `next_page` of the answer before; empty: the first ones.
     """
 
+    brief: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Of each group what is stored of it, without spans; nothing of its members, lag and troubles.
+    """
+
 
 default_message_pool.register_message(
     "tidemark.v1", "ListGroupsRequest", ListGroupsRequest

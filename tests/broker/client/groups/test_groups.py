@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.app import Broker
 from broker.client import Client, Message, connect
+from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
     BadCommit,
@@ -207,6 +209,53 @@ async def test_groups_are_created_once_listed_and_dropped(tmp_path: Path) -> Non
             await group.drop("trains")
         with pytest.raises(NoSuchGroup):
             await group.seek("trains", "all")
+
+
+async def test_a_member_creates_its_group_only_where_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = ServiceCalls.ask
+
+    async def counted(calls: ServiceCalls, method: str, *rest: Any, **more: Any) -> Any:
+        asked.append(method)
+        return await ask(calls, method, *rest, **more)
+
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=3)
+        group = log.group("workers")
+        created = await group.create("trains", lease_s=7.0)
+        monkeypatch.setattr(ServiceCalls, "ask", counted)
+        async with group.join("trains", lease_s=9.0):
+            assert asked == ["Get", "List"]
+        await group.drop(created[1].group.key.vchannel)
+        async with group.join("trains", lease_s=9.0):
+            pass
+        assert [it.group.lease_ms for it in await group.describe("trains")] == [7000, 9000, 7000]
+        assert asked.count("Create") == 1
+        # Also where it is: what would be wrong for a new one is wrong.
+        with pytest.raises(InvalidArgument, match="lease of 1 ms"):
+            await take(group.join("trains", lease_s=0.001))
+        with pytest.raises(BadTarget, match="no start"):
+            await take(group.join("trains", start="lastest"))
+        with pytest.raises(InvalidArgument, match="group name ''"):
+            await take(log.group("").join("trains"))
+        with pytest.raises(InvalidArgument, match="cannot be changed"):
+            await take(log.group("workers", mode="ordered", by="key").join("trains"))
+
+
+async def test_a_brief_list_has_no_members(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+        group = log.group("workers", mode="ordered")
+        async with group.join("trains"):
+            (whole,) = await group.describe("trains")
+            while not whole.members:  # its stream is on its way
+                (whole,) = await group.describe("trains")
+            calls = group._parts.calls
+            (brief,) = await calls.list_some([whole.group.key.vchannel], None, brief=True)
+            assert brief.members == ()
+            assert (brief.group.key, brief.group.mode) == (whole.group.key, whole.group.mode)
 
 
 async def test_bad_input_is_refused_by_name(tmp_path: Path) -> None:

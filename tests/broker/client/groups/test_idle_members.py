@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.groups.member_stream import JOIN, QUIET_S
+from broker.client.groups.group_subscription import JOIN, QUIET_S
 from broker.client.net.control_messages import consumer_metadata
 from broker.client.read.resuming_reader import SILENCE_S
 from broker.core.naming import pchannel_of

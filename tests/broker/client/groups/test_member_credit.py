@@ -1,4 +1,4 @@
-"""Credit goes out in quarters of the window, and a window of any size starves nobody."""
+"""Credit goes out in halves of the window, and a window of any size starves nobody."""
 
 import random
 from collections.abc import Sequence
@@ -44,19 +44,19 @@ def test_a_member_of_any_window_gets_everything(
 
 
 @given(st.integers(1, 20_000), SIZES, st.integers(0, 1000))
-def test_each_grant_is_a_quarter_of_the_window_or_more(
+def test_each_grant_is_half_of_the_window_or_more(
     window_bytes: int, sizes: list[int], seed: int
 ) -> None:
     assert all(it >= window_bytes // PARTS for it in played(window_bytes, sizes, seed))
 
 
-def test_what_is_less_than_a_quarter_is_granted_later() -> None:
+def test_what_is_less_than_half_is_granted_later() -> None:
     credit = MemberCredit(100)
-    credit.taken(24)
+    credit.taken(49)
     assert credit.due_bytes == 0
     credit.taken(1)
-    assert credit.due_bytes == 25
-    credit.granted(25)
+    assert credit.due_bytes == 50
+    credit.granted(50)
     assert credit.due_bytes == 0
 
 

@@ -10,6 +10,7 @@ from grpclib.server import Stream
 
 from broker.client import Client, connect
 from broker.client.errors import InvalidArgument, ServerFailed, ServerRefusal, UnknownRefusal
+from broker.client.groups.group_calls import NewGroup
 from broker.model.failure import StreamingCode
 from schemas.generated.tidemark import v1
 from tests.broker.client.scripted import VCHANNEL, refusal_of, scripted_broker
@@ -62,6 +63,12 @@ def describe(log: Client) -> Awaitable[Any]:
     return log.group("g").describe(VCHANNEL)
 
 
+def ensure(log: Client) -> Awaitable[Any]:
+    """As a member does before it joins."""
+    new = NewGroup("g", 1000, "all", {}, None)
+    return log.group("g")._parts.calls.ensure([VCHANNEL], new)
+
+
 def seek(log: Client) -> Awaitable[Any]:
     return log.group("g").seek(VCHANNEL, "all")
 
@@ -71,7 +78,9 @@ def drop(log: Client) -> Awaitable[Any]:
 
 
 @pytest.mark.parametrize("code", [StreamingCode.UNKNOWN, StreamingCode.INNER])
-@pytest.mark.parametrize(("use", "method"), [(create, "Create"), (describe, "List")])
+@pytest.mark.parametrize(
+    ("use", "method"), [(create, "Create"), (describe, "List"), (ensure, "List")]
+)
 async def test_what_does_no_harm_twice_is_repeated_while_a_server_stops(
     use: Use, method: str, code: StreamingCode
 ) -> None:
@@ -96,7 +105,7 @@ async def test_what_may_have_been_carried_out_is_left_to_the_program(
     assert len(groups.asked) == 1
 
 
-@pytest.mark.parametrize("use", [create, describe])
+@pytest.mark.parametrize("use", [create, describe, ensure])
 async def test_a_refusal_that_says_what_is_wrong_is_told_at_once(use: Use) -> None:
     groups = ScriptedGroups(StreamingCode.INVALID_ARGUMENT)
     async with scripted_broker(groups) as broker, connect(broker.address) as log:
