@@ -18,6 +18,11 @@ class Amount:
     idle_seconds: float
 
     @property
+    def long(self) -> int:
+        """Messages of a read that has to join a group, and to wait for its last answers."""
+        return 4 * self.messages
+
+    @property
     def times(self) -> int:
         """The number of appends that are measured one by one."""
         return max(50, min(1000, self.messages // 60))
@@ -25,14 +30,19 @@ class Amount:
 
 @dataclass(slots=True)
 class Subject:
-    """One thing that is measured: its results, how to run it once, and on which server."""
+    """One thing that is measured: its results, how to run it once, and on which server.
+
+    `warm` runs before each round, and is not measured.
+    """
 
     series: Series
     run: Callable[[], Values]
     server: Server | None = None
+    warm: Callable[[], object] = lambda: None
 
     def once(self) -> None:
         """Run one round."""
+        self.warm()
         if self.server is None:
             self.series.rounds.append(Round(self.run()))
             return

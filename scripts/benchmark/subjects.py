@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import uvloop
 
@@ -60,6 +61,7 @@ from benchmark.subject import Amount, Subject
 from benchmark.subjects_apart import apart
 from broker.client import Durability
 
+R = TypeVar("R")
 RUN_S_MAX = 120
 BEFORE, AFTER, BY_SYSTEM = "before answer", "after answer", "by the system"
 APPEND_RATE, READ_RATE = 10_000, 20_000
@@ -219,8 +221,10 @@ def _frame_reads(
 
 
 def _reads(server: Server, batches: Batches, amount: Amount) -> Iterator[Subject]:
-    for name, run in ((names.CATCHING_UP, batches.read), (names.LIVE, batches.tail)):
-        yield _ours(server, "read", name, partial(run, amount.messages))
+    catching_up = _ours(server, "read", names.CATCHING_UP, partial(batches.read, amount.long))
+    catching_up.warm = _looped(partial(batches.warm, amount.long))
+    yield catching_up
+    yield _ours(server, "read", names.LIVE, partial(batches.tail, amount.messages))
     command_line = CommandLine(server.address, batches)
     for form in ("raw", "json"):
         run = partial(command_line.consume, form, amount.messages)
@@ -232,7 +236,9 @@ def _groups(
 ) -> Iterator[Subject]:
     """Of one member; each beside the same work of the baselines, on what they appended."""
     takes = GroupTakes(server.address, batches)
-    yield _ours(server, GROUPS, names.GROUP, partial(takes.take_all, amount.messages))
+    all_taken = _ours(server, GROUPS, names.GROUP, partial(takes.take_all, amount.long))
+    all_taken.warm = _looped(partial(batches.warm, amount.long))
+    yield all_taken
     redis = servers.there.get("Redis always")
     if redis is not None:
         streams = RedisStreams(redis.address)
@@ -330,10 +336,10 @@ def _streams(server: Server, amount: Amount) -> Iterator[Subject]:
         yield Subject(Series(name, kind), partial(together.take, name), server)
 
 
-def _looped(work: Callable[[], Awaitable[Values]]) -> Callable[[], Values]:
+def _looped(work: Callable[[], Awaitable[R]]) -> Callable[[], R]:
     """Run each call on an event loop of its own. Raises TimeoutError when it takes too long."""
 
-    async def bounded() -> Values:
+    async def bounded() -> R:
         async with asyncio.timeout(RUN_S_MAX):
             return await work()
 

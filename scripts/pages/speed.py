@@ -1,6 +1,7 @@
 """Tables of the recorded runs of the benchmark, `scripts/benchmark/recorded/*.json`.
 
-Figures of all rounds of all runs are taken together; the goals are told for each run.
+Figures of all rounds of all runs are taken together; the goals are told for each run that measured
+them.
 """
 
 import statistics
@@ -102,9 +103,10 @@ def speed(folder: Path = RECORDED, questions: Sequence[Question] = QUESTIONS) ->
 def _goal(goal: Goal, runs: Runs) -> list[str]:
     unit = f" {goal.unit}" if goal.unit else ""
     measured = [goal.measured(run) for run in runs]
-    met = [goal.met(it) for it in measured].count(True)
-    some = f"met in {met} of {len(runs)}" if met else "not met"
-    verdict = "met" if met == len(runs) else some
+    there = [goal.met(it) for it in measured if it]
+    met = there.count(True)
+    some = f"met in {met} of {len(there)}" if met else "not met"
+    verdict = "met" if met == len(there) else some
     cells = [f"{_middle(it)}{unit} ({_range(it)})" if it else "" for it in measured]
     limit = f"{'≥' if goal.at_least else '≤'} {goal.limit:,.3g}{unit}"
     return [goal.row, limit, *cells, verdict if any(measured) else "not measured"]

@@ -14,7 +14,7 @@ from benchmark.results.figures import (
     written,
 )
 from benchmark.results.goals import GOALS
-from benchmark.results.questions import FRAMES, ONE_BY_ONE
+from benchmark.results.questions import FRAMES, GROUPS, ONE_BY_ONE
 from pages.speed import NOTHING, RECORDED, runs_of, speed, speed_goals, speed_runs
 
 
@@ -58,6 +58,17 @@ def test_a_goal_is_told_for_each_run(folder: Path) -> None:
     (consume,) = lines_with(text, "Consume a frame a message ÷ XREAD")
     assert consume[2:] == ["", "", "not measured"]
     assert len(text.splitlines()) == 2 + len(GOALS)
+
+
+def test_a_run_that_did_not_measure_a_goal_is_no_miss(folder: Path) -> None:
+    about = {"rounds": 3, "messages": 60_000, "made": "2026-11-24T01:02:03Z"}
+    group = [
+        Series(names.REDIS_GROUP, GROUPS, rounds=[Round({RATE: 100}, 0.02)] * 3),
+        Series(names.GROUP, GROUPS, rounds=[Round({RATE: 500}, 0.02)] * 3),
+    ]
+    (folder / "c.json").write_text(written(as_json(group, about)))
+    (row,) = lines_with(speed_goals(folder), "group, take + ack ÷ XREADGROUP + XACK")
+    assert row[1:] == ["≥ 3", "", "", "5.00 (5.00 to 5.00)", "met"]
 
 
 def test_the_rounds_of_all_runs_stand_in_one_row(folder: Path) -> None:

@@ -9,8 +9,8 @@ from broker.client import Client, connect
 from broker.client.errors import ResourceAcquired
 from broker.client.groups.leased_batch import LeasedBatch
 
-IN_FLIGHT = 4
-"""Acknowledgements that wait for their answers, as many as batches when they are appended."""
+IN_FLIGHT = 16
+"""Acknowledgements that wait for their answers at the most, while the member takes on."""
 LEAVE_PAUSE_S = 0.01
 
 
