@@ -3,13 +3,15 @@
 A change is decoded from its message, with the vchannels that its broadcast names.
 """
 
+from collections import defaultdict
 from typing import Final
 
 import anyio
 
-from broker.client import Client, Received
+from broker.client import Client, Received, TidemarkError
 from broker.client.errors import NoSuchVChannel
 from broker.codec.read_ddl import read_change
+from broker.core.naming import pchannel_of
 from broker.master.ddl.ddl_callbacks import DDL_TYPES
 from broker.model.ids import VChannelName
 from schemas.encoding.entries import write_entry
@@ -20,7 +22,6 @@ from tests.chaos.storm.ddl_history import Change, DdlHistory, Defined, Table
 
 PAYLOAD: Final = b"\x12"
 PROPERTY: Final = b"\x1a"
-AT_ONCE = 8
 
 
 async def read_definitions(log: Client, ddl: DdlHistory) -> None:
@@ -30,17 +31,26 @@ async def read_definitions(log: Client, ddl: DdlHistory) -> None:
     table = ddl.table = await read_table(log)
     named = {it for change in ddl.control for it in change.vchannels}
     named |= {it for each in table.values() for it in each.vchannels}
-    limit = anyio.CapacityLimiter(AT_ONCE)
 
-    async def read(name: str) -> None:
-        async with limit:
-            found = [header_of(it).broadcast_id for it in await _changes_on(log, name)]
-        if found:
-            ddl.copies[name] = found
+    failures: list[TidemarkError] = []
 
+    async def read(pchannel: str) -> None:
+        found: dict[str, list[int]] = defaultdict(list)
+        try:
+            for message in await _changes_on(log, pchannel):
+                found[message.vchannel].append(header_of(message).broadcast_id)
+        except TidemarkError as error:
+            failures.append(error)
+            return
+        # At once, and anew: the caller repeats what did not end in time.
+        ddl.copies.update({name: found[name] for name in named & found.keys()})
+
+    # Not vchannel by vchannel: half an hour of definitions names hundreds of a few pchannels.
     async with anyio.create_task_group() as tasks:
-        for name in sorted(named):
-            tasks.start_soon(read, name)
+        for pchannel in sorted({pchannel_of(it) for it in named}):
+            tasks.start_soon(read, pchannel)
+    if failures:
+        raise failures[0]
 
 
 async def read_table(log: Client) -> Table:
@@ -55,10 +65,10 @@ async def read_table(log: Client) -> Table:
     return found
 
 
-async def _changes_on(log: Client, vchannel: str) -> list[Received]:
+async def _changes_on(log: Client, channel: str) -> list[Received]:
     """A vchannel that no message has named has none."""
     try:
-        reader = log.read(vchannel, until="now", types=list(DDL_TYPES))
+        reader = log.read(channel, until="now", types=list(DDL_TYPES))
         return [it async for it in reader.messages() if BROADCAST.key in it.tags]
     except NoSuchVChannel:
         return []

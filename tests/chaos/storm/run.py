@@ -12,9 +12,11 @@ from anyio.abc import TaskGroup
 
 from broker.client import Client, Received, TidemarkError, connect
 from broker.client.cluster.targets import NewVChannel
+from broker.client.errors import Unrecoverable
 from tests.chaos.storm.checkers import Violation
 from tests.chaos.storm.cluster import Cluster
 from tests.chaos.storm.counted import create_counted, flush_all, read_segments, unflushed
+from tests.chaos.storm.ddl_history import DdlHistory
 from tests.chaos.storm.definitions import Definitions
 from tests.chaos.storm.faults import Storm
 from tests.chaos.storm.groups.group_history import ORDERED
@@ -108,7 +110,8 @@ class Report:
             at_s = max((ended_s.get(each, over_s) for each in it.payloads), default=over_s)
             first[it.checker] = min(first.get(it.checker, at_s), at_s)
         return [
-            f"noticed after {at_s - began_s:.1f} s by checker {checker}"
+            f"noticed after {at_s - began_s:.1f} s by "
+            + (f"checker {checker}" if checker else "the storm itself")
             for checker, at_s in sorted(first.items(), key=lambda it: it[1])
         ]
 
@@ -298,6 +301,9 @@ class _Run:
             try:
                 ddl = self._recorder.history.ddl
                 await asked_again(partial(read_definitions, log, ddl), READ_S)
+            except Unrecoverable as error:
+                self.unended.append(Violation("a log cannot be read to its end", str(error)))
+                self._recorder.history.ddl = DdlHistory()  # what is behind that says nothing
             except (TidemarkError, TimeoutError) as error:
                 raise NotJudged(f"the definitions cannot be read: {error!r}") from error
 
