@@ -104,7 +104,7 @@ async def _play(
 
         async def client() -> Client:
             """One for each program: they share nothing but the cluster."""
-            deadlines = Deadlines(call_s=CALL_S, append_s=CALL_S)
+            deadlines = Deadlines(connect_s=CALL_S, call_s=CALL_S, append_s=CALL_S)
             return await stack.enter_async_context(connect(cluster.address, deadlines=deadlines))
 
         log = await client()

@@ -26,7 +26,7 @@ from broker.client import Client, connect
 from broker.client.append.producer_stream import APPEND
 from broker.client.cluster.server_admin import ChannelInfo
 from broker.client.errors import NotAuthenticated, TidemarkError
-from broker.client.groups.member_stream import JOIN
+from broker.client.groups.group_subscription import JOIN
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
 from broker.client.net.control_messages import (

@@ -15,8 +15,9 @@ def test_the_packs_of_a_reader_that_was_killed_are_what_was_sent(
 ) -> None:
     every = range(3000)
     columns = {"number": list(every), "carrier": ["UA"] * 3000, "flight": [1] * 3000}
-    assert demonstrate(tmp_path, pa.table(columns), spark=False) == 0
+    code = demonstrate(tmp_path, pa.table(columns), spark=False)
     told = capsys.readouterr().out
+    assert code == 0, told
     assert "the reader is killed with kill -9" in told
     assert "Checked: 3,000 flights" in told
 

@@ -33,6 +33,8 @@ from tests.wire.test_transactions import (
 )
 
 A, B = 1, 2
+KEEPALIVE_MS = 60_000
+"""A machine that stands still for 10 s must not end a transaction that a case needs."""
 FUTURE = BARRIER_TICK.encode(1 << 62)
 CREATE, CREATE_SEGMENT = "5", "10"
 
@@ -71,11 +73,11 @@ class Scene:
 async def scene_of(peer: Peer) -> Scene:
     one = await proxy(peer)
     assert isinstance(await one.create(version=2), Produced)
-    begun_there = await one.say(BEGIN, b"", b"")
+    begun_there = await one.say(BEGIN, begin_header(KEEPALIVE_MS), b"")
     assert isinstance(begun_there, Produced)
     busy = TXN.encode(TxnContext.decode(begun_there.txn_context))
     assert isinstance(await one.say(INSERT, insert_header(A, version=2), _tx=busy), Produced)
-    still_open, done, rolled_back = [await begun(peer, V1) for _ in range(3)]
+    still_open, done, rolled_back = [await begun(peer, V1, KEEPALIVE_MS) for _ in range(3)]
     for txn in (still_open, done, rolled_back):
         await txn.body(b"a")
     assert isinstance(await done.of(COMMIT), Produced)

@@ -70,9 +70,9 @@ async def producing(peer: Peer) -> PeerStream:
     return stream
 
 
-async def begun(peer: Peer, vchannel: str = V0) -> Txn:
+async def begun(peer: Peer, vchannel: str = V0, keepalive_ms: int = 0) -> Txn:
     txn = Txn(await producing(peer), vchannel)
-    await txn.begin()
+    await txn.begin(keepalive_ms)
     return txn
 
 

@@ -17,10 +17,9 @@ class WriteNode:
         self.number = number
         self.rows: set[int] = set()
         self.late = 0
-        self.ticks = 0
 
-    async def run(self, log: Client, done: asyncio.Event) -> None:
-        """Apply packs until `done` is set."""
+    async def run(self, log: Client, last: "asyncio.Future[int]") -> None:
+        """Apply packs up to the one that ends at the tick `last`, once it is known."""
         stream = TidemarkMsgStreamFactory(log, SENDER).new_tt_msg_stream()
         await stream.as_consumer([COLLECTION], f"write-node-{self.number}")
         await stream.start()
@@ -30,9 +29,8 @@ class WriteNode:
                     self.rows.update(msg.body.row_i_ds)
                 elif isinstance(msg, DeleteMsg):
                     self.rows.difference_update([int(it) for it in msg.keys])
-            self.ticks += 1
             self.late = stream.counters.late
             await log.master.report_time_tick(TickOrigin.WRITE_NODES, self.number, pack.end_ts)
-            if done.is_set():
+            if last.done() and pack.end_ts >= last.result():
                 break
         await stream.close()
