@@ -12,12 +12,15 @@ from types import FrameType
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 RELOADS = signal.SIGHUP
+RELOAD_GAP_S = 0.5
+"""To reload takes some milliseconds of the event loop: many signals a second must not fill it."""
 
 
 class ProcessSignals:
     """Before the event loop a stop ends the process at once, with code 0, and a reload is kept.
 
-    With the loop both are passed on to what `attach` named. After a stop all are ignored.
+    With the loop both are passed on to what `attach` named. Reloads that come within RELOAD_GAP_S of
+    another are one reload, at the end of that time. After a stop all are ignored.
     """
 
     def __init__(self) -> None:
@@ -25,6 +28,7 @@ class ProcessSignals:
         self._stop: Callable[[], object] | None = None
         self._reload: Callable[[], object] | None = None
         self._deferred = self._stop_kept = self._reload_kept = False
+        self._next_reload_s = 0.0
 
     def install(self) -> None:
         """Handle the signals of this process from now on; main thread only."""
@@ -40,7 +44,7 @@ class ProcessSignals:
         """Call these on the running event loop, at once if the signal has come before."""
         self._loop, self._stop, self._reload = asyncio.get_running_loop(), stop, reload
         if self._reload_kept:
-            reload()
+            self._reload_now()
         if self._stop_kept:
             self.stop()
 
@@ -65,10 +69,23 @@ class ProcessSignals:
             os._exit(0)
 
     def _reloaded(self, _number: int, _frame: FrameType | None) -> None:
-        if self._loop is None or self._reload is None:
-            self._reload_kept = True
-        else:
-            self._soon(self._reload)
+        if self._reload_kept:
+            return
+        self._reload_kept = True
+        if self._loop is not None:
+            self._soon(self._reload_soon)
+
+    def _reload_soon(self) -> None:
+        assert self._loop is not None
+        left_s = max(0.0, self._next_reload_s - self._loop.time())
+        self._loop.call_later(left_s, self._reload_now)
+
+    def _reload_now(self) -> None:
+        assert self._loop is not None and self._reload is not None
+        # Before it: a signal that comes meanwhile may have changed what was read already.
+        self._reload_kept = False
+        self._reload()
+        self._next_reload_s = self._loop.time() + RELOAD_GAP_S
 
     def _soon(self, act: Callable[[], object]) -> None:
         assert self._loop is not None

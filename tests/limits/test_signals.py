@@ -10,6 +10,7 @@ import pytest
 
 from broker.client import connect
 from broker.core.naming import pchannel_names
+from broker.process_signals import RELOAD_GAP_S
 from tests.broker_process import free_port
 from tests.roles_processes import FreshRoleProcess, RoleProcess, is_alive, node_pids, until
 
@@ -136,6 +137,24 @@ async def test_a_hangup_kills_neither_a_start_nor_a_drain(tmp_path: Path, nodes:
                 await log.collections.create(NAME)
             broker.process.send_signal(signal.SIGTERM)
         assert broker.process.returncode == 0
+
+
+async def test_many_hangups_are_few_reloads_and_the_last_one_counts(tmp_path: Path) -> None:
+    config = Configured(tmp_path)
+    config.write()
+    with FreshRoleProcess("serve", *config.options) as broker:
+        await broker.ready()
+        began_s = anyio.current_time()
+        for _ in range(200):
+            broker.process.send_signal(signal.SIGHUP)
+            await anyio.sleep(0.005)
+        config.write("retention_ms = 1000000")
+        broker.process.send_signal(signal.SIGHUP)
+        reloads = 1
+        while "retention_ms" not in await broker.says("settings reloaded"):
+            reloads += 1
+        assert reloads <= 2 + (anyio.current_time() - began_s) / RELOAD_GAP_S
+        assert broker.terminate() == 0
 
 
 async def drained(process: RoleProcess) -> None:
