@@ -30,6 +30,8 @@ TURNS = 8
 FREED_S_MAX = 120.0
 REFUSALS = ("storage refused", "no time ticks available")
 """By the log or the reserve; or, where the machine is slow, by the metadata beside it."""
+RESTARTING = "left this node at term"
+"""What an append is told whose time ends while the owner of a refusing log is restarted."""
 
 
 class SmallDisk(Protocol):
@@ -157,6 +159,8 @@ async def fill_disk(log: Client, name: str) -> None:
         try:
             await put(log, name, turn, deadline_s=2.0)
         except TidemarkError as error:
+            if RESTARTING in str(error):
+                continue
             if not any(it in str(error) for it in REFUSALS):
                 raise
             refused += 1
