@@ -35,7 +35,7 @@ QUICK = ("quick", "lint")
 # The tests wait for disks and processes half of their time. The second lane, which only computes,
 # takes what `tests` leaves of the cores: it runs at the lowest priority, so that it delays no test.
 LANES = (("tests", "quick"), ("lint", "fresh", "core", "package", "compiled"))
-SECONDS_MAX = 3000  # for one environment; what takes longer hangs
+SECONDS_MAX = 4500  # for one environment; what takes longer hangs
 SLOWEST = 10
 _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"

@@ -20,7 +20,7 @@ CONSUMERS = 1000
 CONNECTIONS = 4
 RESIDENT_BYTES_MAX = 200_000_000
 APPENDS = 50
-DEADLINE_S = 400.0  # a guard against hanging, wide enough for a machine that does other things too
+DEADLINE_S = 900.0  # a guard against hanging: on a busy machine the ticks take what joins need
 
 told = logging.getLogger("tests.limits")
 
