@@ -19,8 +19,8 @@ RELOAD_GAP_S = 0.5
 class ProcessSignals:
     """Before the event loop a stop ends the process at once, with code 0, and a reload is kept.
 
-    With the loop both are passed on to what `attach` named. Reloads that come within RELOAD_GAP_S of
-    another are one reload, at the end of that time. After a stop all are ignored.
+    With the loop both are passed on to what `attach` named. Reloads that come within RELOAD_GAP_S
+    of another are one reload, at the end of that time. After a stop all are ignored.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,8 @@ class ProcessSignals:
         self._loop.call_later(left_s, self._reload_now)
 
     def _reload_now(self) -> None:
-        assert self._loop is not None and self._reload is not None
+        assert self._loop is not None
+        assert self._reload is not None
         # Before it: a signal that comes meanwhile may have changed what was read already.
         self._reload_kept = False
         self._reload()
