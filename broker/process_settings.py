@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("./tidemark-data")
     """Folder with the log, the metadata and the locks; made when missing."""
     wal: Annotated[str, AfterValidator(checked_wal)] = ""
-    """Where the log is: `kafka://HOST:PORT,.../PREFIX?replication=3&min_isr=2`; see
+    """Where the log is: `kafka://HOST[:PORT],.../PREFIX?replication=3&min_isr=2`; see
     [the log in Kafka](#the-log-in-kafka). Empty: in segment files in `data_dir`."""
     listen: str = "127.0.0.1:19531"
     """HOST:PORT to listen on; port 0: a free one. Reached by other machines, it needs `tls_ca`."""

@@ -40,7 +40,7 @@ def apart(folder: Path, amount: Amount) -> Iterator[Subject]:
 
 
 def _secured(folder: Path, amount: Amount) -> Iterator[Subject]:
-    both = Together(Secured(folder, amount.messages).measure)
+    both = Together(Secured(folder, amount.messages, amount.long).measure)
     for what in names.TLS_RATES:
         for name in (names.plain(what), names.over_tls(what)):
             yield Subject(Series(name, with_tls(what)), partial(both.take, name))

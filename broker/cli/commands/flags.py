@@ -38,7 +38,7 @@ Wal = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Where the log is: kafka://HOST:PORT,.../PREFIX; default: in the data folder.",
+        help="Where the log is: kafka://HOST[:PORT],.../PREFIX; default: in the data folder.",
     ),
 ]
 Listen = Annotated[

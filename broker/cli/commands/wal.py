@@ -39,7 +39,7 @@ def alter(
         str,
         typer.Option(
             "--to",
-            metavar="kafka://HOST:PORT,.../PREFIX|segmented",
+            metavar="kafka://HOST[:PORT],.../PREFIX|segmented",
             help="Where the log is to be: in Kafka, or in segment files of the data folder.",
             show_default=False,
         ),

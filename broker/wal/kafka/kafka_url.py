@@ -1,4 +1,4 @@
-"""The URL that says which Kafka keeps the log, and how: `kafka://HOST:PORT,.../PREFIX?...`."""
+"""The URL that says which Kafka keeps the log, and how: `kafka://HOST[:PORT],.../PREFIX?...`."""
 
 import re
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from broker.addresses import joined_address, split_address
 
 SCHEME: Final = "kafka"
+DEFAULT_PORT: Final = 9092
 EXAMPLE: Final = "kafka://10.0.0.5:9092,10.0.0.6:9092/tidemark?replication=3&min_isr=2"
 REPLICAS_MAX: Final = 100
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -92,10 +93,14 @@ def checked_wal(url: str) -> str:
 
 
 def _server(url: str, address: str) -> str:
+    has_port = ":" in address.rpartition("]")[2]
     try:
-        host, port = split_address(address)
+        host, port = split_address(address if has_port else f"{address}:{DEFAULT_PORT}")
     except ValueError:
-        raise BadWalUrl(url, f"the server {address!r} is not HOST:PORT") from None
+        raise BadWalUrl(url, f"the server {address!r} is not HOST or HOST:PORT") from None
+    bare_v6 = ":" in host and not address.startswith("[")
+    if bare_v6 or any(it.isspace() or it in "@#?[]\\" for it in host):
+        raise BadWalUrl(url, f"the server {address!r} is not HOST or HOST:PORT")
     if not port:
         raise BadWalUrl(url, f"the server {address!r} has port 0")
     return joined_address(host, port)

@@ -33,12 +33,15 @@ HOST = "127.0.0.1"
 class Secured:
     """Starts both brokers for each round, with their data below `folder`.
 
-    `messages`: of each rate in a round.
+    `messages`: of each rate in a round; `in_batches`: of each rate of batches.
     """
 
-    def __init__(self, folder: Path, messages: int) -> None:
+    def __init__(self, folder: Path, messages: int, in_batches: int) -> None:
         self._folder = folder
-        self._messages = max(4_000, messages // SLICES)
+        self._messages = {
+            what: max(4_000, (messages if what == names.TLS_PRODUCE else in_batches) // SLICES)
+            for what in (*names.TLS_RATES, names.TLS_ONE)
+        }
 
     def measure(self) -> Mapping[str, Values]:
         """Messages a second of each rate, and the milliseconds of an append."""
@@ -59,7 +62,7 @@ class Secured:
         for _ in range(SLICES):
             for what in (*names.TLS_RATES, names.TLS_ONE):
                 for side in sides:
-                    await side.run(what, self._messages)
+                    await side.run(what, self._messages[what])
         # The ends of TLS connections come with an answer; the loop must not be closed before it.
         await asyncio.sleep(CLOSE_S)
         return {name: values for side in sides for name, values in side.found().items()}

@@ -12,6 +12,10 @@ def test_a_url_says_servers_prefix_and_how_safely_the_log_is_kept() -> None:
     assert place.shown == "kafka://a:9092,[::1]:9093/tide.mark"
 
 
+def test_a_server_without_a_port_has_that_of_kafka() -> None:
+    assert kafka_place("kafka://a,b:9093,[::1]/p").servers == ("a:9092", "b:9093", "[::1]:9092")
+
+
 @pytest.mark.parametrize(
     ("query", "replication", "min_isr", "syncs"),
     [
@@ -37,10 +41,12 @@ def test_a_file_with_properties_of_the_client_may_be_named() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("kafka://x", "the server 'x' is not HOST:PORT"),
-        ("kafka:///p", "the server '' is not HOST:PORT"),
-        ("kafka://a:1,/p", "the server '' is not HOST:PORT"),
-        ("kafka://a:99999/p", "the server 'a:99999' is not HOST:PORT"),
+        ("kafka://x", "the prefix of the topics is ''"),
+        ("kafka://a b/p", "the server 'a b' is not HOST or HOST:PORT"),
+        ("kafka://::1/p", "the server '::1' is not HOST or HOST:PORT"),
+        ("kafka:///p", "the server '' is not HOST or HOST:PORT"),
+        ("kafka://a:1,/p", "the server '' is not HOST or HOST:PORT"),
+        ("kafka://a:99999/p", "the server 'a:99999' is not HOST or HOST:PORT"),
         ("kafka://a:0/p", "has port 0"),
         ("kafka://a:1", "the prefix of the topics is ''"),
         ("kafka://a:1/", "the prefix of the topics is ''"),

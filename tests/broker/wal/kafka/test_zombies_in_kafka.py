@@ -1,9 +1,11 @@
 """Old owners that write to a topic in a real Kafka while new ones take over.
 
-`--zombie-races N` says how often; ten thousand to show the result.
+`--zombie-races N` says how often, with the planted bugs a third as often; ten thousand to show the
+result. `-o log_cli=true -o log_cli_level=INFO` prints the counts.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from contextlib import closing
@@ -32,6 +34,8 @@ SMALL = KafkaSizes(segment_bytes=8192, index_spacing_bytes=512, record_bytes_max
 GROUPS_MAX = 200
 """An owner stops by itself after so many, so that a race without a fence ends."""
 
+counts = logging.getLogger("tests.broker.wal")
+
 
 @pytest.fixture
 def place(kafka_node: KafkaNode) -> KafkaPlace:
@@ -47,17 +51,22 @@ async def test_no_race_with_a_zombie_in_kafka_loses_or_invents_a_record(
     place: KafkaPlace, zombie_races: int
 ) -> None:
     outcomes = await races_in(place, zombie_races)
+    counts.info("%d races: %d groups lost, %d strange logs", zombie_races, *outcomes)
     assert outcomes == (0, 0)
 
 
 @pytest.mark.parametrize("bug", KAFKA_BUGS)
 async def test_zombies_show_a_planted_bug(
-    bug: str, place: KafkaPlace, monkeypatch: pytest.MonkeyPatch
+    bug: str, place: KafkaPlace, zombie_races: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the races would notice."""
     for patch in SABOTAGES[bug].patches():
         monkeypatch.setattr(*patch)
-    lost, strange = await races_in(place, 10)
+    races = max(10, zombie_races // 3)
+    lost, strange = await races_in(place, races)
+    counts.info(
+        "%s, %d races: %d groups lost, %d strange logs", bug, races, lost, strange
+    )
     assert lost > 0
     assert strange > 0
 
