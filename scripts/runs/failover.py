@@ -2,10 +2,12 @@
 
 Appends one message after the other to every pchannel meanwhile. The gap of a kill is the longest
 time between two acknowledged appends on any pchannel of the killed process, from the kill until
-every pchannel is served and every node is back.
+every pchannel is served and every node is back. One reader follows all of it: what it has not read
+of what was acknowledged, or has read twice, is counted.
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -19,7 +21,8 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client, TidemarkError, connect
-from runs.failover_clusters import Cluster, served, started_separately
+from runs.failover_clusters import Cluster, Restarted, served, started_separately
+from runs.failover_reader import Follower
 from runs.failover_steps import lines_of, steps_between
 
 COLLECTION = "failover"
@@ -29,7 +32,7 @@ SETTLE_S = 300.0
 """Against hanging: a busy machine needs half a minute for each process."""
 AFTER_S = 0.3
 """Between the end of a failover and the next kill, so that failovers do not overlap."""
-PAYLOAD = b"." * 1024
+PAYLOAD_BYTES = 1024
 SLOWEST = 3
 """Number of kills that are reported step by step."""
 
@@ -39,7 +42,7 @@ class Lane:
     """One vchannel: when its newest append was acknowledged, and its longest gap since a kill."""
 
     vchannel: str
-    acknowledged: int = 0
+    acknowledged: set[bytes] = field(default_factory=set)
     errors: int = 0
     last_s: float = 0.0
     longest_s: float = 0.0
@@ -54,12 +57,12 @@ class Lane:
         """Start a new measurement; call right before a kill."""
         self.longest_s = self.longest_until_s = 0.0
 
-    def landed(self) -> None:
+    def landed(self, payload: bytes) -> None:
         now_s = time.monotonic()
         if now_s - self.last_s > self.longest_s:
             self.longest_s, self.longest_until_s = now_s - self.last_s, now_s
         self.last_s = now_s
-        self.acknowledged += 1
+        self.acknowledged.add(payload)
         self.landing.set()
         self.landing = anyio.Event()
 
@@ -85,14 +88,15 @@ class Kill:
 
 async def append_for_ever(log: Client, lane: Lane) -> None:
     """Append one message after the other; the client retries what a kill interrupted."""
-    while True:
+    for number in itertools.count():
+        payload = f"{lane.vchannel} {number}".encode().ljust(PAYLOAD_BYTES, b".")
         try:
-            await log.append(lane.vchannel, PAYLOAD, deadline_s=APPEND_S)
+            await log.append(lane.vchannel, payload, deadline_s=APPEND_S)
         except TidemarkError as error:
             lane.errors += 1
             print(f"{lane.vchannel}: {error}", file=sys.stderr)
         else:
-            lane.landed()
+            lane.landed(payload)
         await anyio.sleep(PAUSE_S)
 
 
@@ -141,12 +145,16 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
     await anyio.sleep(AFTER_S)
     node = chosen.choice(sorted(set(owners.values())))
     pids = await node_pids(log)
-    hit = [it for it in lanes if cluster.coordinators or owners[it.pchannel] == node]
+    hit = [it for it in lanes if cluster.kills_leaders or owners[it.pchannel] == node]
     leader = await leader_with_standbys(cluster, log)
     for lane in hit:
         lane.mark()
     at_s, began_s = time.time(), time.monotonic()
-    killed = cluster.leader_of(leader) if cluster.coordinators else None
+    killed: Restarted | None = None
+    if cluster.kills_leaders:
+        killed = cluster.leader_of(leader)
+    elif cluster.members:
+        killed = cluster.members[node - 1]
     if killed is not None:
         killed.kill()
     else:
@@ -161,7 +169,7 @@ async def kill(cluster: Cluster, log: Client, lanes: list[Lane], chosen: random.
         await anyio.to_thread.run_sync(killed.address)
     longest = max(hit, key=lambda lane: lane.longest_s)
     over_s = at_s + longest.longest_until_s - began_s
-    victim = "coordinator" if cluster.coordinators else f"node {node}"
+    victim = "coordinator" if cluster.kills_leaders else f"node {node}"
     return Kill(victim, at_s, len(hit), longest.longest_s, over_s)
 
 
@@ -189,27 +197,45 @@ async def restarts(cluster: Cluster, log: Client, lanes: list[Lane], rounds: int
     return done
 
 
-async def measure(
-    cluster: Cluster, kills: int, seed: int, rolling: int = 0
-) -> tuple[list[Kill], int, int]:
-    """The kills, or restarts of so many `rolling` rounds; the acknowledged and failed appends."""
-    chosen = random.Random(seed)
-    done: list[Kill] = []
-    async with connect(cluster.address) as log:
+@dataclass(slots=True)
+class Measured:
+    """The kills or restarts, and what became of appends and of what the reader read meanwhile."""
+
+    done: list[Kill] = field(default_factory=list)
+    acknowledged: int = 0
+    errors: int = 0
+    unread: int = 0
+    twice: int = 0
+    longest_read_s: float = 0.0
+
+
+async def measure(cluster: Cluster, kills: int, seed: int, rolling: int = 0) -> Measured:
+    """`kills` kills, or restarts of so many `rolling` rounds, under load."""
+    chosen, found = random.Random(seed), Measured()
+    async with connect(cluster.address) as log, connect(cluster.address) as other:
         await whole(log, cluster.nodes)
         pchannels = len(await log.admin.channels())
         made = await log.collections.create(COLLECTION, shards=pchannels)
         lanes = [Lane(vchannel) for vchannel in made.vchannels]
-        async with anyio.create_task_group() as tasks:
+        follower = Follower(COLLECTION)
+        async with anyio.create_task_group() as reading, anyio.create_task_group() as appending:
+            reading.start_soon(follower.follow, other)
             for lane in lanes:
-                tasks.start_soon(append_for_ever, log, lane)
+                appending.start_soon(append_for_ever, log, lane)
             if rolling:
-                done += await restarts(cluster, log, lanes, rolling)
+                found.done += await restarts(cluster, log, lanes, rolling)
             for number in range(0 if rolling else kills):
-                done.append(await kill(cluster, log, lanes, chosen))
-                print(f"kill {number + 1}: {done[-1]}", flush=True)
-            tasks.cancel_scope.cancel()
-        return done, sum(it.acknowledged for it in lanes), sum(it.errors for it in lanes)
+                found.done.append(await kill(cluster, log, lanes, chosen))
+                print(f"kill {number + 1}: {found.done[-1]}", flush=True)
+            appending.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                acknowledged = set().union(*(it.acknowledged for it in lanes))
+                found.unread, found.twice = await follower.until_read(acknowledged)
+            reading.cancel_scope.cancel()
+    found.acknowledged = len(acknowledged)
+    found.errors = sum(it.errors for it in lanes) + follower.errors
+    found.longest_read_s = follower.longest_s
+    return found
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -244,7 +270,7 @@ def options() -> argparse.Namespace:
         "--hosts",
         action="store_true",
         help="a data folder for each process, as on hosts of their own, with etcd and Kafka beside"
-        " them; with --coordinators",
+        " them; with two coordinators, and nodes are killed unless --coordinators is given",
     )
     parser.add_argument(
         "--p99-max",
@@ -256,9 +282,10 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure and print; 1 when p99 is above the limit."""
+    """Measure and print; 1 when p99 is above the limit, or a client got an error or wrong data."""
     arguments = options()
     coordinators = arguments.coordinators or int(arguments.coordinator)
+    kills_leaders = coordinators > 0
     if arguments.rolling or arguments.hosts:
         coordinators = max(coordinators, 2)
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
@@ -267,24 +294,27 @@ def main() -> int:
             if coordinators
             else served(Path(folder), arguments.nodes)
         ) as cluster:
-            done, acknowledged, errors = anyio.run(
-                measure, cluster, arguments.kills, arguments.seed, arguments.rolling
-            )
-        slowest = sorted(enumerate(done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
+            cluster.kills_leaders = kills_leaders
+            found = anyio.run(measure, cluster, arguments.kills, arguments.seed, arguments.rolling)
+        slowest = sorted(enumerate(found.done, 1), key=lambda it: -it[1].gap_s)[:SLOWEST]
         for number, it in slowest:
             print(f"\n{number}: {it}, over {it.over_s - it.at_s:.3f} s after it")
             print(lines_of(steps_between(cluster.log, it.at_s, it.over_s)))
-    gaps = [it.gap_s for it in done]
+    gaps = [it.gap_s for it in found.done]
     figures = {
         "kills": len(gaps),
         "p50_s": round(quantile(gaps, 0.5), 3),
         "p99_s": round(quantile(gaps, 0.99), 3),
         "max_s": round(max(gaps), 3),
-        "acknowledged": acknowledged,
-        "errors": errors,
+        "longest_read_s": round(found.longest_read_s, 3),
+        "acknowledged": found.acknowledged,
+        "errors": found.errors,
+        "unread": found.unread,
+        "twice": found.twice,
     }
     print(json.dumps(figures))
-    return int(bool(arguments.p99_max) and figures["p99_s"] > arguments.p99_max)
+    slow = bool(arguments.p99_max) and figures["p99_s"] > arguments.p99_max
+    return int(slow or found.errors + found.unread + found.twice > 0)
 
 
 if __name__ == "__main__":

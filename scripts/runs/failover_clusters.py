@@ -29,7 +29,9 @@ class Cluster:
     log: Path
     coordinators: "tuple[Restarted, ...]" = ()
     members: "tuple[Restarted, ...]" = ()
-    """The nodes, where they are our own children."""
+    """The nodes, where they are our own children, by their IDs from 1 on."""
+    kills_leaders: bool = False
+    """Whether the coordinator that leads is killed, not nodes."""
 
     def leader_of(self, address: str) -> "Restarted":
         """The coordinator that serves there."""

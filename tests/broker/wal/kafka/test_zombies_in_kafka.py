@@ -64,9 +64,7 @@ async def test_zombies_show_a_planted_bug(
         monkeypatch.setattr(*patch)
     races = max(10, zombie_races // 3)
     lost, strange = await races_in(place, races)
-    counts.info(
-        "%s, %d races: %d groups lost, %d strange logs", bug, races, lost, strange
-    )
+    counts.info("%s, %d races: %d groups lost, %d strange logs", bug, races, lost, strange)
     assert lost > 0
     assert strange > 0
 
