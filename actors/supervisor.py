@@ -30,7 +30,7 @@ from actors.mailbox import MailboxSpec, Overflow
 from actors.ref import Ref
 from actors.slot import Slot
 from actors.spec import AnySpec, ChildSpec, SupervisorSpec
-from actors.strategy import Restart, Strategy, Window, affected, wants_restart
+from actors.strategy import Restart, Strategy, Window, affected, asked_beside, wants_restart
 
 COMMANDS = MailboxSpec(bound=1024, overflow=Overflow.BLOCK)
 log = logging.getLogger("actors")
@@ -316,24 +316,28 @@ class Supervisor(Actor[SupervisorMessage]):
         envelope.reply(None)
 
     async def _stop(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Stop them, each within its own deadline; returns the same slots.
-
-        Last one first. Children added to a one_for_one supervisor are asked to stop all together:
-        they do not depend on each other, and a thousand would take a thousand deadlines in turn.
-        """
+        """Stop them, the last one first, each within its own deadline; returns the same slots."""
         stopped = list(slots)
-        for slot in reversed(stopped):
+        order = stopped[::-1]
+        for slot in order:
             slot.cancel_retry()
             slot.idle_state = "waiting"
-            together = slot.dynamic and self._spec.strategy is Strategy.ONE_FOR_ONE
-            if together and slot.cell is not None:
-                slot.cell.request_stop()
-        for slot in reversed(stopped):
+        asked = 0
+        for at, slot in enumerate(order):
+            while asked < len(order) and self._may_ask(order[asked], asked - at):
+                cell = order[asked].cell
+                if cell is not None:
+                    cell.request_stop()
+                asked += 1
             if slot.cell is not None:
-                slot.cell.request_stop()
                 await slot.cell.done.wait()
                 slot.cell = None
         return stopped
+
+    def _may_ask(self, slot: Slot, before: int) -> bool:
+        actor = isinstance(slot.spec, ChildSpec)
+        beside = slot.dynamic and asked_beside(self._spec.strategy, before, actor=actor)
+        return before == 0 or beside
 
     def _affected(self, slot: Slot) -> list[Slot]:
         children = self._slot.children

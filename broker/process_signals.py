@@ -51,6 +51,7 @@ class ProcessSignals:
     def stop(self) -> None:
         """Stop as by a signal. Further signals cut neither the drain nor the exit code."""
         self._ignore()
+        self._reload = None  # one may be waiting for its time
         if self._stop is not None:
             self._stop()
 
@@ -82,7 +83,8 @@ class ProcessSignals:
 
     def _reload_now(self) -> None:
         assert self._loop is not None
-        assert self._reload is not None
+        if self._reload is None:
+            return
         # Before it: a signal that comes meanwhile may have changed what was read already.
         self._reload_kept = False
         self._reload()

@@ -23,6 +23,7 @@ from broker.app.probes.readiness import Readiness
 from broker.app.process_errors import CannotStart, LeadLost
 from broker.app.security.secured import security_warnings, server_tls
 from broker.app.settings_in_force import SettingsInForce
+from broker.app.stores.plain_links import plain_links
 from broker.coordinator.assignment.messages import NextAssignment
 from broker.coordinator.leases.leadership import LedStore
 from broker.core.pressure.limit_rules import parsed_limits
@@ -206,6 +207,8 @@ def process_view(
 
     `more`: what else warns in `health`.
     """
+    # Now: a file of client properties that is changed later does not change the connections.
+    plain = plain_links(settings)
     return ProcessView(
         tree=system,
         chaos_allowed=settings.allow_chaos,
@@ -214,7 +217,7 @@ def process_view(
         reasons_against=readiness.reasons_against,
         warnings=lambda: [
             *(node.warnings() if node else ()),
-            *security_warnings(settings, datetime.now(UTC)),
+            *security_warnings(settings, datetime.now(UTC), plain),
             *[each for warnings in more for each in warnings()],
         ],
         traffic=node.meters.traffic.all if node else tuple,

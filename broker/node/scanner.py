@@ -29,6 +29,9 @@ from broker.ports.wal import OutOfRange
 EMPTY_READS_MAX = 16
 """After so many reads without a match the consumer gets its new cursor, so it can resume there."""
 
+READ_ON_S_MAX = 2.0
+"""So long a Pull reads on: its caller gives up after 10 s, and needs the new cursor well before."""
+
 SHOWN_MAX = 16
 """Vchannels named in the statistics of a consumer of several."""
 
@@ -224,7 +227,8 @@ class Scanner(Actor[_Message]):
 
     async def _read_on(self, waiting: _Waiting, assembler: Assembler) -> Delivery | Refusal | None:
         """Read what follows the cursor, until there is something for the consumer."""
-        tail, read_bytes = self._channel.tail, waiting.bytes_max
+        tail, read_bytes, clock = self._channel.tail, waiting.bytes_max, self._context.clock
+        until_s = clock.monotonic_s() + READ_ON_S_MAX
         for _ in range(EMPTY_READS_MAX):
             end_id = tail.next_id
             records = await self._records.read(waiting.cursor.next_id, read_bytes)
@@ -252,6 +256,8 @@ class Scanner(Actor[_Message]):
             self._records.keep(records, picked.cursor.next_id)
             if picked.items:
                 return Delivery(picked.items, None, picked.cursor)
+            if clock.monotonic_s() >= until_s or not waiting.envelope.wanted():
+                break
         return Delivery((), None, waiting.cursor)
 
     async def _unless_given_back(

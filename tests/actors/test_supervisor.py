@@ -18,6 +18,7 @@ from actors import (
     SupervisorSpec,
     TooManyRestarts,
 )
+from actors.strategy import SUPERVISORS_TOGETHER
 from tests.actors.troupe import LONG_S, Leave, Player, Raise, Say, Troupe, seeded, settle
 
 
@@ -50,6 +51,28 @@ async def test_independent_children_that_were_added_stop_at_the_same_time(
         since_s = troupe.clock.monotonic_s()
     assert troupe.clock.monotonic_s() - since_s == took_s
     assert troupe.journal[-2:] == ["first@1 stops", "first@1 stopped"]
+
+
+@seeded
+async def test_of_many_supervisors_that_were_added_a_few_stop_at_a_time() -> None:
+    stopping, most = 0, 0
+
+    async def linger(player: Player) -> None:
+        nonlocal stopping, most
+        stopping += 1
+        most = max(most, stopping)
+        await player.context.clock.sleep(2.0)
+        stopping -= 1
+
+    inner = Troupe()
+    async with Troupe(strategy=Strategy.ONE_FOR_ONE) as troupe:
+        for number in range(2 * SUPERVISORS_TOGETHER):
+            child = inner.child("it", on_stop=linger)
+            spec = SupervisorSpec(f"of-{number}", children=(child,))
+            await troupe.system.start_child("/root", spec)
+        since_s = troupe.clock.monotonic_s()
+    assert most == SUPERVISORS_TOGETHER
+    assert troupe.clock.monotonic_s() - since_s == 4.0
 
 
 @pytest.mark.parametrize(

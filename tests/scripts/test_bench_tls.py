@@ -12,7 +12,7 @@ from benchmark.subjects_apart import apart
 
 
 def test_each_rate_and_the_latency_are_measured_with_tls_and_without(tmp_path: Path) -> None:
-    found = Secured(tmp_path, 4_000).measure()
+    found = Secured(tmp_path, 4_000, 4_000).measure()
     for what in names.TLS_RATES:
         sent = {found[named(what)]["messages"] for named in (names.plain, names.over_tls)}
         assert len(sent) == 1  # of the same work

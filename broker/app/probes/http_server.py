@@ -64,13 +64,19 @@ async def http_served(
     page_s: float = PAGE_S_MAX,
 ) -> AsyncIterator[int]:
     """Serve the pages, by path, until the block ends; yields the port. Raises OSError."""
-    # In the order of their arrival, as a dict keeps it.
-    busy: dict[asyncio.StreamWriter, None] = {}
+    # Who handles them, in the order of their arrival, as a dict keeps it.
+    busy: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+
+    def hang_up(writer: asyncio.StreamWriter) -> None:
+        handling = busy.pop(writer)
+        writer.transport.abort()
+        if handling is not None:
+            handling.cancel()  # it may be making a page, which nobody reads now
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(busy) >= CONNECTIONS_MAX:
-            next(iter(busy)).transport.abort()
-        busy[writer] = None
+            hang_up(next(iter(busy)))
+        busy[writer] = asyncio.current_task()
         # So that drain() returns only when everything was handed to the kernel.
         writer.transport.set_write_buffer_limits(high=0)
         try:
@@ -101,7 +107,7 @@ async def http_served(
     finally:
         server.close()
         for writer in tuple(busy):
-            writer.transport.abort()
+            hang_up(writer)
 
 
 @dataclass(frozen=True, slots=True)

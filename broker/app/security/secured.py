@@ -1,6 +1,7 @@
 """Builds TLS from the settings, and refuses to serve other machines without it."""
 
 import stat
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -78,9 +79,12 @@ def exposed(settings: Settings) -> list[str]:
     return found
 
 
-def security_warnings(settings: Settings, now: datetime) -> list[str]:
-    """What `health` says of the ports of this process, its stores, its key and its certificate."""
-    insecure = [f"insecure: {it}" for it in (*exposed(settings), *plain_links(settings))]
+def security_warnings(settings: Settings, now: datetime, plain: Sequence[str] = ()) -> list[str]:
+    """What `health` says of the ports of this process, its stores, its key and its certificate.
+
+    `plain`: the links to stores that were without TLS when they were made.
+    """
+    insecure = [f"insecure: {it}" for it in (*exposed(settings), *plain)]
     others = [key_warning(settings.tls_key), expiry_warning(settings.tls_cert, now)]
     return [*insecure, *filter(None, others)]
 

@@ -94,11 +94,12 @@ class ConfluentPartition:
         found = self._fetched.find(self._topic, offset, until, bytes_max)
         if found:
             return found
+        # Before a consumer is lent: what that one has fetched ahead is of this time.
+        generation = self._fetched.generation(self._topic)
         with self._consumers.lend((self._topic, offset)) as lent:
             # Another reader may have fetched it while this one waited for its turn.
             found = self._fetched.find(self._topic, offset, until, bytes_max)
             if not found:
-                generation = self._fetched.generation(self._topic)
                 found = self._fetch(lent, offset, until, bytes_max)
                 self._fetched.put(self._topic, found, generation)
         return found

@@ -25,7 +25,8 @@ class PlacedConsumer:
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self.place: Place | None = None
-        self.generation = 0
+        self.left: set[str] = set()
+        """Topics that were left while it was lent."""
         self._known: set[str] = set()
 
     def go_to(self, place: Place) -> None:
@@ -61,8 +62,8 @@ class Consumers:
         self._properties, self._make, self._limit = properties, make, limit
         self._changed = threading.Condition()
         self._idle: list[PlacedConsumer] = []
+        self._lent: list[PlacedConsumer] = []
         self._made = 0
-        self._generation = 0
         self._closed = False
 
     @contextmanager
@@ -80,7 +81,8 @@ class Consumers:
     def leave(self, topic: str) -> None:
         """Begin anew there: the topic has a new owner, or was made anew."""
         with self._changed:
-            self._generation += 1  # for those that are lent
+            for each in self._lent:
+                each.left.add(topic)
             for each in self._idle:
                 if each.place is not None and each.place[0] == topic:
                     each.place = None
@@ -106,14 +108,11 @@ class Consumers:
                 found = self._idle[0]  # idle for the longest time
             if found is not None:
                 self._idle.remove(found)
-                found.generation = self._generation
+                self._lent.append(found)
                 return found
             self._made += 1
-            generation = self._generation
         try:
             made = PlacedConsumer(self._make(dict(self._properties)))
-            made.generation = generation
-            return made
         except BaseException as error:
             with self._changed:
                 self._made -= 1
@@ -121,6 +120,9 @@ class Consumers:
             if isinstance(error, KafkaException):
                 raise Unavailable(f"cannot make a consumer: {error}") from error
             raise
+        with self._changed:
+            self._lent.append(made)
+        return made
 
     def _wait_for_one(self) -> bool:
         for _ in range(_LOOKS):
@@ -134,9 +136,11 @@ class Consumers:
 
     def _put_back(self, lent: PlacedConsumer) -> None:
         with self._changed:
+            self._lent.remove(lent)
+            if lent.place is not None and lent.place[0] in lent.left:
+                lent.place = None
+            lent.left.clear()
             if not self._closed:
-                if lent.generation != self._generation:
-                    lent.place = None
                 self._idle.append(lent)
                 self._changed.notify()
                 return

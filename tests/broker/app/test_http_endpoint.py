@@ -135,6 +135,42 @@ async def test_a_page_that_takes_too_long_is_told_as_unavailable() -> None:
     )
 
 
+async def test_pages_that_nobody_waits_for_are_not_made_to_their_end() -> None:
+    making = 0
+    more, fewer = asyncio.Event(), asyncio.Event()
+
+    async def never(_: PageRequest) -> PageAnswer:
+        nonlocal making
+        making += 1
+        if making == CONNECTIONS_MAX:
+            more.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            making -= 1
+            if making == 0:
+                fewer.set()
+        raise AssertionError
+
+    async def now(_: PageRequest) -> PageAnswer:
+        return PageAnswer(b"%d" % making)
+
+    with anyio.fail_after(GUARD_S):
+        async with http_served("127.0.0.1", 0, {"/never": never, "/now": now}) as port:
+            opened = []
+            for _ in range(CONNECTIONS_MAX):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET /never HTTP/1.1\r\n\r\n")
+                opened.append(writer)
+            await more.wait()
+            for _ in range(3):
+                _, _, body = await fetch(f"http://127.0.0.1:{port}", "/now")
+                assert int(body) == CONNECTIONS_MAX - 1
+        await fewer.wait()
+    for writer in opened:
+        writer.close()
+
+
 @pytest.mark.parametrize("error", [ValueError, TimeoutError, OSError, KeyError])
 async def test_a_page_that_fails_is_told_as_an_error(error: type[Exception]) -> None:
     async def fails(_: PageRequest) -> PageAnswer:

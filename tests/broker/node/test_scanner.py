@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from actors.testing import run_seeded
@@ -14,6 +15,7 @@ from broker.model.record import Record
 from broker.model.retention.policy import Retention
 from broker.model.txn import TxnContext
 from broker.node.directory_messages import ScannerOpened
+from broker.node.scanner import READ_ON_S_MAX
 from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.wal import Corrupt
@@ -178,6 +180,40 @@ def test_skipping_many_records_reports_progress() -> None:
                 await reader.pull(1_000)
                 answers += 1
             assert answers > 3
+            assert [m.body for m in reader.messages] == [b"wanted"]
+
+    run_seeded(7, scenario)
+
+
+class Slow(MemoryWal):
+    """Each read of its logs takes a second."""
+
+    async def open(self, channel, term):  # type: ignore[no-untyped-def]
+        log = await super().open(channel, term)
+
+        async def read(from_id: MessageId, bytes_max: int):  # type: ignore[no-untyped-def]
+            await anyio.sleep(1.0)
+            return await MemoryLog.read(log, from_id, bytes_max)
+
+        log.read = read  # type: ignore[method-assign]
+        return log
+
+
+def test_skipping_many_records_of_a_slow_log_reports_progress_in_time() -> None:
+    async def scenario() -> None:
+        limits = NodeLimits(tail_bytes_max=1_000, tail_age_s=0.1, read_ahead_bytes_max=2_000)
+        async with running_node(Slow(segment_bytes=10_000), limits) as world:
+            await world.assign()
+            for _ in range(200):
+                await world.append(message("x" * 900, shard=0))
+            await world.append(message("wanted", shard=1))
+            reader = Reader(world, f"{PCHANNEL}_7v1", (TimeTickGte(TimeTick(1)),))
+            while not reader.messages:
+                before, began_s = reader.cursor, anyio.current_time()
+                await reader.pull(1_000)
+                assert reader.cursor.next_id > before.next_id
+                # A read that replays, one that is in progress, and what it may go on for.
+                assert anyio.current_time() - began_s <= READ_ON_S_MAX + 3.0
             assert [m.body for m in reader.messages] == [b"wanted"]
 
     run_seeded(7, scenario)

@@ -17,6 +17,7 @@ from broker.app.security.secured import (
     security_warnings,
     server_tls,
 )
+from broker.app.stores.plain_links import plain_links
 from broker.config import load_settings
 from broker.config_file import BadConfig
 from broker.process_settings import Settings
@@ -76,7 +77,7 @@ def told_of(given: Settings) -> list[str]:
     with structlog.testing.capture_logs() as logged:
         refuse_exposed(given)
     told = [f"insecure: {it['because']}" for it in logged]
-    assert security_warnings(given, datetime.now(UTC)) == told
+    assert security_warnings(given, datetime.now(UTC), plain_links(given)) == told
     return told
 
 

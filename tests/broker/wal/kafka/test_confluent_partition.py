@@ -225,10 +225,10 @@ def test_a_new_owner_of_a_topic_is_given_nothing_from_memory() -> None:
 def test_a_consumer_that_was_lent_when_a_topic_got_a_new_owner_begins_anew() -> None:
     consumers = Consumers({}, lambda _: DenseConsumer(9), limit=1)  # type: ignore[arg-type, return-value]
     places = []
-    for leaves in (True, False):
+    for left in ("t", "another", ""):
         with consumers.lend() as lent:
             lent.place = ("t", 4)
-            if leaves:
-                consumers.leave("t")
+            if left:
+                consumers.leave(left)
         places.append(lent.place)
-    assert places == [None, ("t", 4)]
+    assert places == [None, ("t", 4), ("t", 4)]
