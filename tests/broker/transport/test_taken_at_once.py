@@ -101,12 +101,15 @@ async def test_windows_are_given_back_for_what_is_taken() -> None:
         stream.take_at_once(taken.take)
         while b"r" not in read:
             read.extend(await stream.read_batch())
+            taken.more.set()
         await stream.write_batch([b"done"])
 
     async with asyncio.timeout(DEADLINE_S), serving(serve) as (_, channel), call(channel) as stream:
         # Three times what the server's window of the stream holds.
         for _ in range(100):
+            taken.more.clear()
             await stream.write_batch([b"t" + bytes(60_000)])
+            await taken.more.wait()  # alone, else a slow machine takes none
         await stream.write_batch([b"r"])
         assert await stream.read_batch() == [b"done"]
         assert taken.messages

@@ -159,11 +159,13 @@ func (it *producer) run(during time.Duration, size int) {
 	payload := base64.StdEncoding.EncodeToString(make([]byte, size))
 	half, until := time.Now().Add(during/2), time.Now().Add(during)
 	for time.Now().Before(until) {
+		// The place first: a rejection may come while this waits for one.
+		it.places <- struct{}{}
 		if !it.maySend(size) {
+			<-it.places
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		it.places <- struct{}{}
 		number := it.count(time.Now().After(half))
 		it.send(object{"produce": object{
 			"requestId": number, "message": object{"payload": payload, "properties": properties},
