@@ -82,6 +82,7 @@ async def run_node(
         async with (
             known_coordinators(settings, store) as known,
             milvus_sessions(settings, identity) as sessions,
+            access.followed(store),
         ):
             calls = _coordinator_calls(settings, known, fence, access)
             try:

@@ -31,6 +31,7 @@ from broker.etcd.requests import (
     write_request,
 )
 from broker.etcd.store_record import StoreRecord, went_back
+from broker.etcd.told_changes import ToldChanges
 from broker.etcd.write_places import WritePlace, Writers
 from broker.ports.meta import Conflict, MetaEntry, MetaError, WriteUnconfirmed
 from broker.ports.meta_writes import check_list, check_write
@@ -69,6 +70,7 @@ class EtcdMetaStore:
         self._members = members
         self._keys = Keys(members.place.prefix)
         self._writers = Writers(members, self._keys)
+        self._told = ToldChanges(members)
         self._reads = anyio.Semaphore(READS_MAX)
         self._numbers = count(1)
         self._closed = False
@@ -116,9 +118,19 @@ class EtcdMetaStore:
 
     async def present(self) -> Mapping[str, bytes]:
         """What the processes that run have announced, by name. A killed one stays for a while."""
-        start, end = self._keys.present, self._keys.present[:-1] + b"0"
+        start, end = self._keys.all_present
         found = await self._read(lambda: self._pages(start, end, PRESENT_MAX))
         return {it.key.removeprefix(start).decode(): it.value for it in found}
+
+    async def present_changed(self, since: int | None, wait_s: float) -> int:
+        """As `changed`, of what `present` tells."""
+        self._check_open()
+        return await self._told.changed(*self._keys.all_present, since, wait_s)
+
+    async def changed(self, prefix: str, since: int | None, *, wait_s: float) -> int:
+        """Told by etcd."""
+        self._check_open()
+        return await self._told.changed(*self._keys.range_of(prefix, ""), since, wait_s)
 
     async def get(self, key: str) -> MetaEntry | None:
         return (await self.get_many([key]))[0]

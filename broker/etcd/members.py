@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import anyio
 from grpclib.config import Configuration
+from grpclib.const import Cardinality
 
 from broker.addresses import joined_address
 from broker.etcd.etcd_errors import StaleToken, StoreWentBack, Unanswered, told
@@ -32,6 +33,7 @@ LOGINS_MAX = 3
 
 
 A = TypeVar("A", bound=WireMessage)
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -76,6 +78,33 @@ class Member:
         if found is None:
             raise Unanswered(f"etcd at {self.address} ended {path} without an answer")
         return found
+
+    async def follow(
+        self,
+        path: str,
+        request: WireMessage,
+        answer: type[A],
+        token: str,
+        wanted: Callable[[A], R | None],
+    ) -> R:
+        """What `wanted` makes of the first message of a stream that it wants. Raises as `ask`."""
+        metadata = {"token": token} if token else {}
+        types = type(request), answer
+        try:
+            with restored_cancellation():
+                async with self._channel.request(
+                    path, Cardinality.STREAM_STREAM, *types, metadata=metadata
+                ) as call:
+                    await call.send_message(request)
+                    while (message := await call.recv_message()) is not None:
+                        if (found := wanted(message)) is not None:
+                            await call.cancel()
+                            return found
+        except MetaError:
+            raise
+        except Exception as error:
+            raise self._told(error, 0.0) from error
+        raise Unanswered(f"etcd at {self.address} ended {path}")
 
     def close(self) -> None:
         """Close the connection; its calls fail."""
@@ -158,6 +187,44 @@ class Members:
             if attempt % len(self._members) == 0:
                 await anyio.sleep(min(pause_s, max(0.0, until_s - anyio.current_time())))
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def follow(
+        self,
+        path: str,
+        request: WireMessage,
+        answer: type[A],
+        wanted: Callable[[A], R | None],
+        *,
+        wait_s: float,
+    ) -> R | None:
+        """As `Member.follow`, of the member that is asked now; None after `wait_s`.
+
+        Raises MetaError, or Unanswered: the next member is asked from then on.
+        """
+        self._check()
+        at = self._now
+        member = self._members[at]
+
+        def judged(message: A) -> R | None:
+            self._judge(getattr(message, "header", None), member, 0)
+            return wanted(message)
+
+        with anyio.move_on_after(wait_s):
+            token = await self._authenticated(member, wait_s) if self.place.user else ""
+            try:
+                return await member.follow(path, request, answer, token, judged)
+            except StaleToken as stale:
+                if self._token == token:
+                    self._token = ""
+                raise Unanswered(str(stale), sent=False) from stale
+            except Unanswered:
+                if self._now == at:
+                    self._now = (at + 1) % len(self._members)
+                raise
+            finally:
+                if self._closed:
+                    member.close()
+        return None
 
     def close(self) -> None:
         """Close all connections; idempotent. Calls raise MetaError from now on."""

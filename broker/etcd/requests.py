@@ -17,6 +17,7 @@ from schemas.generated.etcdserverpb import (
 RANGE = "/etcdserverpb.KV/Range"
 TXN = "/etcdserverpb.KV/Txn"
 DELETE_RANGE = "/etcdserverpb.KV/DeleteRange"
+WATCH = "/etcdserverpb.Watch/Watch"
 LEASE_GRANT = "/etcdserverpb.Lease/LeaseGrant"
 LEASE_REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
 LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
@@ -43,6 +44,11 @@ class Keys:
     def decoded(self, key: bytes) -> str:
         """The key of the port."""
         return key.removeprefix(self._keys).decode()
+
+    @property
+    def all_present(self) -> tuple[bytes, bytes]:
+        """From where, and up to where without it, those that run have announced themselves."""
+        return self.present, self.present[:-1] + b"0"
 
     def range_of(self, prefix: str, after: str) -> tuple[bytes, bytes]:
         """From where, and up to where without it, the keys with this prefix above `after` lie."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from operator import itemgetter
 
+import anyio
+
 from broker.ports.meta import Conflict, MetaEntry, MetaError
 from broker.ports.meta_writes import check_list, check_write
 
@@ -15,6 +17,7 @@ class MemoryMetaStore:
         self._entries: dict[str, MetaEntry] = {}
         self._revision = 0
         self._closed = False
+        self._written = anyio.Event()
 
     async def get(self, key: str) -> MetaEntry | None:
         self._check_open()
@@ -46,10 +49,24 @@ class MemoryMetaStore:
             self._entries.pop(key, None)
         for key, value in puts.items():
             self._entries[key] = MetaEntry(value, self._revision)
+        self._wake()
+        return self._revision
+
+    async def changed(self, prefix: str, since: int | None, *, wait_s: float) -> int:
+        """Told of changes with any prefix."""
+        with anyio.move_on_after(wait_s):
+            while since is not None and self._revision <= since and not self._closed:
+                await self._written.wait()
+        self._check_open()
         return self._revision
 
     async def close(self) -> None:
         self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._written.set()
+        self._written = anyio.Event()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -26,6 +26,9 @@ BUSY_TIMEOUT_MS = 5_000
 JOURNAL_ATTEMPTS_MAX = 20
 """About two seconds in all; only when a new file is opened."""
 
+LOOK_S = 0.5
+"""Between two looks of who waits for a change: SQLite tells nobody of the writes of others."""
+
 GROUP_MAX = 64
 """Writes of one commit; the others wait for the lock."""
 
@@ -100,6 +103,16 @@ class SqliteMetaStore:
             if write.refused is not None:
                 raise write.refused
         return write.revision
+
+    async def changed(self, prefix: str, since: int | None, *, wait_s: float) -> int:
+        """Looks every LOOK_S, for writes of any process; told of changes with any prefix."""
+        until_s = anyio.current_time() + wait_s
+        while True:
+            revision = await self._in_turn(self._file.revision)
+            left_s = until_s - anyio.current_time()
+            if since is None or revision > since or left_s <= 0:
+                return revision
+            await anyio.sleep(min(LOOK_S, left_s))
 
     async def close(self) -> None:
         """Close the file after a running call. Idempotent."""

@@ -76,6 +76,10 @@ class SqliteFile:
         """The newest entry of each key, in one round trip."""
         return await self._on_thread(lambda: [sqlite_steps.entry(self._inner, it) for it in keys])
 
+    async def revision(self) -> int:
+        """That of the newest write of any process."""
+        return await self._on_thread(lambda: sqlite_steps.revision(self._inner))
+
     async def entries(self, prefix: str, limit: int, after: str) -> list[tuple[str, MetaEntry]]:
         """The first entries with this prefix above `after` in key order, from one snapshot."""
         # A range of keys instead of LIKE, whose wildcards a prefix may have; it uses the index.

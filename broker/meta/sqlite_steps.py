@@ -37,6 +37,7 @@ _FIRST_READ = "SELECT count(*) FROM sqlite_schema"
 """A transaction takes its snapshot at the first read of a table; a PRAGMA does not count."""
 
 _ENTRY = "SELECT value, revision FROM entries WHERE key = ?"
+_REVISION = "SELECT revision FROM head"
 _NEXT_REVISION = "UPDATE head SET revision = revision + 1 RETURNING revision"
 
 
@@ -49,6 +50,11 @@ class Write:
     expect: Mapping[str, int]
     revision: int = 0
     refused: Exception | None = None
+
+
+def revision(connection: sqlite3.Connection) -> int:
+    """That of the newest write."""
+    return int(connection.execute(_REVISION).fetchone()[0])
 
 
 def apply(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:

@@ -116,6 +116,19 @@ class ReadsTogether(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsChanges(Protocol):
+    """A MetaStore that knows when somebody has written, whichever process that was."""
+
+    async def changed(self, prefix: str, since: int | None, *, wait_s: float) -> int:
+        """Wait until a write behind revision `since` may have changed what starts with `prefix`.
+
+        Returns the revision to wait behind the next time: who reads now sees all changes up to it.
+        Also without a change: at once for None, and after `wait_s`. Raises MetaError.
+        """
+        ...
+
+
 async def get_many(store: MetaStore, keys: Sequence[str]) -> Sequence[MetaEntry | None]:
     """The newest entry of each key, in this order, at once where the store can. MetaError."""
     if isinstance(store, ReadsTogether):

@@ -23,12 +23,14 @@ from broker.ports.meta import (
     MetaEntry,
     MetaError,
     MetaStore,
+    TellsChanges,
     WriteTooLarge,
     get_many,
 )
 from broker.ports.meta_writes import all_entries
 from tests.local_etcd import EtcdServer
 
+GUARD_S = 60.0
 Opener = Callable[[], Awaitable[MetaStore]]
 
 
@@ -72,6 +74,74 @@ async def store(open_store: Opener) -> MetaStore:
 async def test_an_absent_key_has_no_entry(store: MetaStore) -> None:
     assert await store.get("a") is None
     assert await store.list("", limit=1000) == []
+
+
+@pytest.fixture
+async def telling(store: MetaStore) -> TellsChanges:
+    assert isinstance(store, TellsChanges)
+    return store
+
+
+async def test_the_first_wait_for_changes_ends_at_once(telling: TellsChanges) -> None:
+    with anyio.fail_after(GUARD_S):
+        assert await telling.changed("a", None, wait_s=GUARD_S) >= 0
+
+
+async def test_a_change_behind_the_revision_ends_the_wait(
+    store: MetaStore, telling: TellsChanges
+) -> None:
+    await store.write({"a/1": b"1", "a/2": b"2"})
+    since = await telling.changed("a/", None, wait_s=0)
+    changes = [{"puts": {"a/1": b"3"}}, {"puts": {}, "deletes": ["a/2"]}, {"puts": {"a/3": b""}}]
+    for change in changes:
+        revision = await store.write(**change)  # type: ignore[arg-type]
+        with anyio.fail_after(GUARD_S):
+            told = await telling.changed("a/", since, wait_s=GUARD_S)
+        assert since < revision <= told
+        since = told
+
+
+async def test_a_change_while_somebody_waits_ends_the_wait(
+    store: MetaStore, telling: TellsChanges
+) -> None:
+    since, told = await telling.changed("a/", None, wait_s=0), list[int]()
+
+    async def wait(since: int) -> None:
+        told.append(await telling.changed("a/", since, wait_s=GUARD_S))
+
+    with anyio.fail_after(GUARD_S):
+        for number in range(5):
+            async with anyio.create_task_group() as waiting:
+                for _ in range(3):
+                    waiting.start_soon(wait, since)
+                await anyio.wait_all_tasks_blocked()
+                revision = await store.write({f"a/{number}": b""})
+            assert all(it >= revision for it in told)
+            since = max(told)
+            told.clear()
+
+
+async def test_a_wait_without_a_change_ends_after_its_time_and_misses_none(
+    store: MetaStore, telling: TellsChanges
+) -> None:
+    since = await telling.changed("a/", None, wait_s=0)
+    assert await telling.changed("a/", since, wait_s=0.05) == since
+    revision = await store.write({"a/1": b""})
+    with anyio.fail_after(GUARD_S):
+        assert await telling.changed("a/", since, wait_s=GUARD_S) >= revision
+
+
+async def test_a_wait_can_be_cancelled_and_a_closed_store_refuses_one(
+    store: MetaStore, telling: TellsChanges
+) -> None:
+    since = await telling.changed("a/", None, wait_s=0)
+    with anyio.move_on_after(0.05) as scope:
+        await telling.changed("a/", since, wait_s=GUARD_S)
+    assert scope.cancelled_caught
+    assert await store.get("a/1") is None
+    await store.close()
+    with pytest.raises(MetaError), anyio.fail_after(GUARD_S):
+        await telling.changed("a/", since, wait_s=GUARD_S)
 
 
 async def test_a_write_gives_the_revision_that_its_entries_have(store: MetaStore) -> None:

@@ -5,6 +5,7 @@ The leader record names who leads; those that stand by are announced there while
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 
@@ -13,7 +14,8 @@ from broker.app.leading.host_candidates import LOOK_S
 from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import COORDINATOR
 from broker.beside import beside
-from broker.coordinator.leases.leader_records import read_leader
+from broker.coordinator.leases.leader_records import HOLDER_KEY, read_leader
+from broker.coordinator.store_changes import Changes
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
@@ -26,6 +28,7 @@ class CoordinatorSearch:
     def __init__(self, store: EtcdMetaStore) -> None:
         self._store = store
         self._found: tuple[str, ...] = ()
+        self._told = anyio.Event()
 
     def known(self) -> Sequence[str]:
         """HOST:PORT of each, the leader first."""
@@ -45,13 +48,22 @@ class CoordinatorSearch:
         self._found = tuple(dict.fromkeys([*first, *announced]))
 
     async def keep_looking(self) -> None:
-        """Look again and again, until it is cancelled."""
+        """Look when another one leads, or when who is announced changes; until it is cancelled."""
+        lead = Changes.of(self._store, HOLDER_KEY, LOOK_S)
+        present = Changes(self._store.present_changed, LOOK_S)
+        async with beside(partial(self._hear, lead), partial(self._hear, present)):
+            while True:
+                await self._told.wait()
+                self._told = anyio.Event()
+                try:
+                    await self.look()
+                except MetaError:
+                    continue
+
+    async def _hear(self, changes: Changes) -> None:
         while True:
-            await anyio.sleep(LOOK_S)
-            try:
-                await self.look()
-            except MetaError:
-                continue
+            await changes.next()
+            self._told.set()
 
 
 @asynccontextmanager

@@ -10,18 +10,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
-import anyio
-
 from broker.app.leading.folder_candidates import FolderCandidates
 from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import COORDINATOR
 from broker.beside import beside
+from broker.coordinator.store_changes import Changes
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.ports.leader_check import Candidate
 from broker.ports.meta import MetaError
 
-LOOK_S: Final = 1.0
-"""Between two looks at who is announced."""
+LOOK_S: Final = 2.0
+"""Between two looks at who is announced, if etcd tells of no change."""
 
 
 class HostCandidates:
@@ -54,7 +53,7 @@ class HostCandidates:
         return folder == self._folder and await self._local.has_ended(local)
 
     async def running(self) -> Sequence[Candidate]:
-        """See Candidates. Those on other hosts as they were a second ago."""
+        """See Candidates. Those on other hosts as etcd has told."""
         here = [Candidate(self._named(it.name), it.address) for it in await self._local.running()]
         return [*here, *self._elsewhere]
 
@@ -68,13 +67,14 @@ class HostCandidates:
         ]
 
     async def keep_looking(self, store: EtcdMetaStore) -> None:
-        """Look again and again, until it is cancelled."""
+        """Look at each change, until it is cancelled."""
+        changes = Changes(store.present_changed, LOOK_S)
         while True:
+            await changes.next()
             try:
                 await self.look(store)
             except MetaError:
                 self._elsewhere = []  # unknown
-            await anyio.sleep(LOOK_S)
 
     def _named(self, local: str) -> str:
         return f"{self._folder}/{local}"

@@ -1,4 +1,7 @@
-"""Follows the stored users, roles and tokens: each change reaches the gate within a second."""
+"""Follows the stored users, roles and tokens: each change reaches the gate within a second.
+
+At once where the store tells of changes (`ProcessAccess.followed`); this is for when it is silent.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

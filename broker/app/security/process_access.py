@@ -1,6 +1,7 @@
 """What a process needs to decide who may do what: its gate, and how it follows the records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -9,11 +10,13 @@ import structlog
 
 from actors import ChildSpec, MailboxSpec, SupervisorSpec, SystemClock
 from broker.app.process_errors import CannotStart
-from broker.app.security.book_watch import BookWatch, Sight
+from broker.app.security.book_watch import LOOK_S, BookWatch, Sight
 from broker.app.security.bootstrap import with_bootstrap
 from broker.app.security.cluster_secret import cluster_secret, shared_secret
 from broker.app.security.jwt_access import JwtAccess, jwt_access
-from broker.coordinator.access.stored_access import StoredAccess
+from broker.beside import beside
+from broker.coordinator.access.stored_access import EPOCH_KEY, StoredAccess
+from broker.coordinator.store_changes import Changes
 from broker.core.security.access_book import AccessBook
 from broker.edge.rpc.access.access_records import AccessRecords
 from broker.edge.rpc.access.book_refresh import BookRefresh
@@ -49,6 +52,19 @@ class ProcessAccess:
         # Looks that are missed need not be made up for.
         others = () if self.jwt is None else (self.jwt.child(),)
         return (ChildSpec("access", watch, MailboxSpec(bound=16)), *others)
+
+    @asynccontextmanager
+    async def followed(self, store: MetaStore) -> AsyncIterator[None]:
+        """Adopt changes as soon as the store tells of them, while the block runs."""
+
+        async def follow() -> None:
+            changes = Changes.of(store, EPOCH_KEY, LOOK_S)
+            while True:
+                await changes.next()
+                await self.gate.newest()
+
+        async with beside(*([] if self.sight is None else [follow])):
+            yield
 
     def warnings(self) -> list[str]:
         """What `health` says of it."""

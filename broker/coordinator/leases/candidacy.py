@@ -9,13 +9,17 @@ from typing import Final
 import anyio
 import structlog
 
+from broker.beside import beside
 from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.leader_lease import LeaderLease
-from broker.coordinator.leases.leader_records import LeaderSeen, read_leader
+from broker.coordinator.leases.leader_records import ENDED_KEY, LeaderSeen, read_leader
 from broker.coordinator.leases.leadership import LedStore, lead_after
+from broker.coordinator.store_changes import Changes
 from broker.ports.leader_check import Candidates
 from broker.ports.meta import Conflict, MetaError, MetaStore
 
+TELL_S: Final = 5.0
+"""The longest wait for a store to tell that the leader has ended."""
 LOOK_S: Final = 0.05
 """Between two looks at the leader's process, which are a system call."""
 READ_S: Final = 0.2
@@ -42,6 +46,7 @@ class Candidacy:
         self._since_s = 0.0
         """When the newest renewal was first seen here."""
         self._reported = False
+        self._told = False
 
     @property
     def leader(self) -> str:
@@ -65,7 +70,12 @@ class Candidacy:
 
     async def until_leading(self) -> tuple[LedStore, LeaderLease]:
         """Wait for the lead, and take it. Raises UnreadableRecord; waits for a store that fails."""
+        async with beside(self._hear):
+            return await self._until_leading()
+
+    async def _until_leading(self) -> tuple[LedStore, LeaderLease]:
         while True:
+            self._told = False
             try:
                 led = await self.attempt()
             except UnreadableRecord:
@@ -85,13 +95,21 @@ class Candidacy:
         # The longer of both: processes may have been started with different settings.
         return looked_s - self._since_s >= max(self._lease_s, found.lease_s)
 
+    async def _hear(self) -> None:
+        """Let the store tell that the leader has ended in order."""
+        changes = Changes.of(self._store, ENDED_KEY, TELL_S)
+        while True:
+            await changes.next()
+            self._told = True
+
     async def _pause(self) -> None:
         """Until the next look at the store, or until the leader's process has ended."""
         # By the clock, not by counting: on a busy machine each sleep lasts longer.
         until_s = self._now_s() + READ_S
         while (left_s := until_s - self._now_s()) > 0:
             await anyio.sleep(min(LOOK_S, left_s))
-            if self._seen is None or await self._candidates.has_ended(self._seen.holder.name):
+            ended = self._seen is None or await self._candidates.has_ended(self._seen.holder.name)
+            if ended or self._told:
                 return
 
     def _report(self, error: MetaError) -> None:

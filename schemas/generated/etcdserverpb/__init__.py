@@ -13,6 +13,8 @@ __all__ = (
     "CompareCompareTarget",
     "DeleteRangeRequest",
     "DeleteRangeResponse",
+    "Event",
+    "EventEventType",
     "KeyValue",
     "KvBase",
     "KvStub",
@@ -33,6 +35,11 @@ __all__ = (
     "ResponseOp",
     "TxnRequest",
     "TxnResponse",
+    "WatchBase",
+    "WatchCreateRequest",
+    "WatchRequest",
+    "WatchResponse",
+    "WatchStub",
 )
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -87,6 +94,26 @@ class CompareCompareTarget(betterproto2.Enum):
         return {
             "COMPARE_TARGET_VERSION": 0,
             "COMPARE_TARGET_MOD": 2,
+        }
+
+
+class EventEventType(betterproto2.Enum):
+    PUT = 0
+
+    DELETE = 1
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "EVENT_TYPE_PUT",
+            1: "EVENT_TYPE_DELETE",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "EVENT_TYPE_PUT": 0,
+            "EVENT_TYPE_DELETE": 1,
         }
 
 
@@ -167,6 +194,20 @@ class DeleteRangeResponse(betterproto2.Message):
 default_message_pool.register_message(
     "etcdserverpb", "DeleteRangeResponse", DeleteRangeResponse
 )
+
+
+@dataclass(eq=False, repr=False)
+class Event(betterproto2.Message):
+    type: "EventEventType" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: EventEventType(0)
+    )
+
+    kv: "KeyValue | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message("etcdserverpb", "Event", Event)
 
 
 @dataclass(eq=False, repr=False)
@@ -434,6 +475,63 @@ class TxnResponse(betterproto2.Message):
 default_message_pool.register_message("etcdserverpb", "TxnResponse", TxnResponse)
 
 
+@dataclass(eq=False, repr=False)
+class WatchCreateRequest(betterproto2.Message):
+    key: "bytes" = betterproto2.field(1, betterproto2.TYPE_BYTES)
+
+    range_end: "bytes" = betterproto2.field(2, betterproto2.TYPE_BYTES)
+    """
+    Exclusive; empty: `key` alone.
+    """
+
+    start_revision: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    The first revision whose changes are told.
+    """
+
+
+default_message_pool.register_message(
+    "etcdserverpb", "WatchCreateRequest", WatchCreateRequest
+)
+
+
+@dataclass(eq=False, repr=False)
+class WatchRequest(betterproto2.Message):
+    create_request: "WatchCreateRequest | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message("etcdserverpb", "WatchRequest", WatchRequest)
+
+
+@dataclass(eq=False, repr=False)
+class WatchResponse(betterproto2.Message):
+    header: "ResponseHeader | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    watch_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    created: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+
+    canceled: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+    compact_revision: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    The oldest revision that can be watched from, when the one asked for is older.
+    """
+
+    cancel_reason: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    events: "list[Event]" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("etcdserverpb", "WatchResponse", WatchResponse)
+
+
 class AuthStub(betterproto2_grpclib.ServiceStub):
     async def authenticate(
         self,
@@ -561,6 +659,28 @@ class LeaseStub(betterproto2_grpclib.ServiceStub):
             messages,
             LeaseKeepAliveRequest,
             LeaseKeepAliveResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+
+class WatchStub(betterproto2_grpclib.ServiceStub):
+    async def watch(
+        self,
+        messages: "AsyncIterable[WatchRequest] | Iterable[WatchRequest]",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[WatchResponse]":
+
+        async for response in self._stream_stream(
+            "/etcdserverpb.Watch/Watch",
+            messages,
+            WatchRequest,
+            WatchResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -720,5 +840,34 @@ class LeaseBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.STREAM_STREAM,
                 LeaseKeepAliveRequest,
                 LeaseKeepAliveResponse,
+            ),
+        }
+
+
+class WatchBase(betterproto2_grpclib.ServiceBase):
+    async def watch(
+        self, messages: "AsyncIterator[WatchRequest]"
+    ) -> "AsyncIterator[WatchResponse]":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield WatchResponse()
+
+    async def __rpc_watch(
+        self, stream: "grpclib.server.Stream[WatchRequest, WatchResponse]"
+    ) -> None:
+        request = stream.__aiter__()
+        await self._call_rpc_handler_server_stream(
+            self.watch,
+            stream,
+            request,
+        )
+
+    def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
+        return {
+            "/etcdserverpb.Watch/Watch": grpclib.const.Handler(
+                self.__rpc_watch,
+                grpclib.const.Cardinality.STREAM_STREAM,
+                WatchRequest,
+                WatchResponse,
             ),
         }

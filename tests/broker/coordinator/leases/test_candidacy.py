@@ -78,6 +78,27 @@ def test_a_leader_whose_process_ended_is_followed_at_once() -> None:
     play(scenario)
 
 
+def test_a_leader_that_has_ended_in_order_is_followed_as_soon_as_the_store_tells() -> None:
+    async def scenario(_world: World) -> None:
+        store, followed_s = MemoryMetaStore(), list[float]()
+        first, _lease = await Candidacy(store, CandidatesFake("a", set()), LEASE_S).until_leading()
+        second = Candidacy(store, CandidatesFake("b", set()), LEASE_S)
+
+        async def follow() -> None:
+            led, _lease = await second.until_leading()
+            assert led.term == 2
+            followed_s.append(anyio.current_time())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await anyio.sleep(READ_S + 0.01)  # just behind a look at the store
+            ended_s = anyio.current_time()
+            await first.end()
+        assert followed_s[0] - ended_s <= LOOK_S
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_of_those_that_see_a_leader_end_at_once_one_follows(seed: int) -> None:
     async def scenario(world: World) -> None:
