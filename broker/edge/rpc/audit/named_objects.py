@@ -52,6 +52,12 @@ FIELDS: Final[Mapping[str, str]] = {
     "service": "service",
     "prefix": "prefix",
     "paused": "paused",
+    "roles": "roles",
+    "grants": "grants",
+    "user": "user",
+    "ttl_ms": "ttl_ms",
+    "replaces": "replaces",
+    "target": "target",
     "at_least": "at_least",
 }
 """Fields of requests, and what they are called in a line."""
@@ -61,6 +67,13 @@ NAME_OF: Final[Mapping[str, str]] = {
     "/tidemark.v1.Broadcasts/": "broadcast",
 }
 """What the field `name` is the name of, in the requests of a service."""
+NAME_IN: Final[Mapping[str, str]] = {
+    "/tidemark.v1.Auth/SetRole": "role",
+    "/tidemark.v1.Auth/DropRole": "role",
+    "/tidemark.v1.Auth/SetUser": "user",
+    "/tidemark.v1.Auth/DropUser": "user",
+}
+"""The same, where it depends on the method."""
 
 
 def named_in(method: str, request: object, metadata: Mapping[str, str | bytes]) -> dict[str, Any]:
@@ -78,7 +91,8 @@ def named_in(method: str, request: object, metadata: Mapping[str, str | bytes]) 
             add_names(found, "freeze", nodes.freeze_node_ids)
             add_names(found, "defreeze", nodes.defreeze_node_ids)
         case _:
-            if name_of := NAME_OF.get(f"{method.rpartition('/')[0]}/"):
+            name_of = NAME_IN.get(method) or NAME_OF.get(f"{method.rpartition('/')[0]}/")
+            if name_of:
                 add_names(found, name_of, getattr(request, "name", None))
             for field, name in FIELDS.items():
                 add_names(found, name, getattr(request, field, None))

@@ -48,6 +48,36 @@ def test_the_name_of_a_request_is_called_by_what_its_service_is_for(
     assert named_in(f"{service}Drop", request, {}) == {kind: "it"}
 
 
+@pytest.mark.parametrize(
+    ("call", "request_", "named"),
+    [
+        (
+            "Auth/SetRole",
+            v1.SetRoleRequest(name="ops", grants=["admin:cluster:*"], replaces=True),
+            {"role": "ops", "grants": ["admin:cluster:*"], "replaces": True},
+        ),
+        ("Auth/DropRole", v1.DropRoleRequest(name="ops"), {"role": "ops"}),
+        (
+            "Auth/SetUser",
+            v1.SetUserRequest(name="ann", roles=["admin"]),
+            {"user": "ann", "roles": ["admin"]},
+        ),
+        ("Auth/DropUser", v1.DropUserRequest(name="ann"), {"user": "ann"}),
+        (
+            "Auth/AddToken",
+            v1.AddTokenRequest(user="ann", ttl_ms=1000, note=SECRET),
+            {"user": "ann", "ttl_ms": 1000},
+        ),
+        ("Auth/RevokeToken", v1.RevokeTokenRequest(id="t1"), {"id": "t1"}),
+        ("Wal/Alter", v1.AlterWalRequest(target="kafka://a/p"), {"target": "kafka://a/p"}),
+    ],
+)
+def test_a_change_of_access_says_whom_and_what_it_gives(
+    call: str, request_: object, named: dict[str, object]
+) -> None:
+    assert named_in(f"/tidemark.v1.{call}", request_, {}) == named
+
+
 def test_the_channel_of_a_stream_is_in_its_header_and_its_vchannels_in_its_first_request() -> None:
     header = create_header(CreateHeader("by-dev-rootcoord-dml_0", 3))
     opening = v1.ReadOpen(vchannels=[f"v{it}" for it in range(20)])
