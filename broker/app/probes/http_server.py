@@ -111,7 +111,7 @@ async def http_served(
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class HttpHead:
     """The first line of a request, and its headers by their names in lower case."""
 
     method: str
@@ -119,23 +119,31 @@ class _Head:
     headers: Mapping[str, str]
 
 
-async def _request(reader: asyncio.StreamReader) -> _Head | None:
-    """None from a peer that sends no request within PEER_S_MAX, or does not speak HTTP."""
+def http_head(received: bytes) -> HttpHead | None:
+    """What a peer asks for, by all that it sent up to an empty line; None if that is not HTTP."""
+    # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
+    request, *lines = received.decode("latin-1").split("\r\n")
     try:
-        async with asyncio.timeout(PEER_S_MAX):
-            # Any bytes decode as Latin-1, so rubbish fails at the split below and nowhere else.
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        request, *lines = head.split("\r\n")
         method, target, _ = request.split(" ", 2)
-    except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+    except ValueError:
         return None
     fields = [line.partition(": ") for line in lines if ": " in line]
     headers = {name.lower(): value for name, _, value in fields}
-    return _Head(method, target.partition("?")[0], headers)
+    return HttpHead(method, target.partition("?")[0], headers)
+
+
+async def _request(reader: asyncio.StreamReader) -> HttpHead | None:
+    """None from a peer that sends no request within PEER_S_MAX, or does not speak HTTP."""
+    try:
+        async with asyncio.timeout(PEER_S_MAX):
+            received = await reader.readuntil(b"\r\n\r\n")
+    except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+        return None
+    return http_head(received)
 
 
 async def _answer(
-    request: _Head, writer: asyncio.StreamWriter, pages: Mapping[str, Page], page_s: float
+    request: HttpHead, writer: asyncio.StreamWriter, pages: Mapping[str, Page], page_s: float
 ) -> PageAnswer:
     page = pages.get(request.path)
     if page is None:
@@ -158,7 +166,7 @@ async def _answer(
     return PageAnswer(late.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-async def _send(writer: asyncio.StreamWriter, request: _Head, answer: PageAnswer) -> None:
+async def _send(writer: asyncio.StreamWriter, request: HttpHead, answer: PageAnswer) -> None:
     lines = [
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
         f"Content-Type: {answer.content_type}",
