@@ -82,6 +82,59 @@ async def test_a_reader_over_its_limit_gets_all_of_it_once_that_ends(tmp_path: P
         assert read == [b"%d" % number for number in range(5)]
 
 
+async def test_a_member_of_a_group_over_its_limit_gets_all_of_it_once_that_ends(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await log.group("g").create("loud", start="all")
+        await log.append_batch("loud", [b"%d" % it for it in range(900)])
+        await limit(log, "collection:loud out_messages=1")
+        async with log.group("g").join("loud") as member:
+            with anyio.fail_after(GUARD_S):
+                batch = await member.__anext__()
+                await batch.ack()
+            assert len(batch.messages) == 900
+            await log.append("loud", b"more")
+            with anyio.move_on_after(1.0) as waiting:
+                await member.__anext__()
+            assert waiting.cancelled_caught, "it owes a quarter of an hour"
+            await limit(log, "")
+            with anyio.fail_after(GUARD_S):
+                batch = await member.__anext__()
+                await batch.ack()
+            assert [it.payload for it in batch.messages] == [b"more"]
+
+
+async def test_a_member_of_a_group_counts_as_a_stream(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=1)
+        await log.group("g").create("loud", start="all")
+        await log.append("loud", b"before")
+        await limit(log, "identity:127.0.0.1 streams=1")
+        refused = broker.edge.meters
+        before = refused.limit_refused
+        async with log.group("g").join("loud") as member:
+            with anyio.move_on_after(1.0) as waiting:
+                await member.__anext__()
+            assert waiting.cancelled_caught, "the stream of the append is its limit"
+            assert refused.limit_refused > before
+            await limit(log, "")
+            with anyio.fail_after(GUARD_S):
+                await (await member.__anext__()).ack()
+
+
+async def test_each_copy_of_a_broadcast_counts_as_an_append(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker, connect(broker.address) as log:
+        await log.collections.create("loud", shards=2)
+        await limit(log, "collection:loud in_bytes=100")
+        await log.broadcast.append("loud", BODY, deadline_s=GUARD_S)  # waits for what it owes
+        with pytest.raises(TidemarkError, match=r"collection 'loud'.*over its limit"):
+            await log.broadcast.append("loud", BODY, deadline_s=1.0)
+        await limit(log, "")
+        await log.broadcast.append("loud", BODY, deadline_s=GUARD_S)
+
+
 async def test_an_identity_has_so_many_streams_and_no_more(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker, connect(broker.address) as log:
         await log.collections.create("loud", shards=1)

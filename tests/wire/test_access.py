@@ -106,6 +106,10 @@ def _naming(vchannel: str) -> Mapping[str, WireMessage]:
         "/tidemark.v1.Commits/Abort": (
             v1.AbortBatchRequest(app="a", txns=[v1.StagedTxn(vchannel=vchannel)])
         ),
+        "/tidemark.v1.Groups/Create": (v1.CreateGroupRequest(vchannel=vchannel, group="g")),
+        "/tidemark.v1.Groups/Alter": (v1.AlterGroupRequest(vchannel=vchannel, group="g")),
+        "/tidemark.v1.Groups/Seek": (v1.SeekGroupRequest(vchannel=vchannel, group="g")),
+        "/tidemark.v1.Groups/Drop": (v1.DropGroupRequest(vchannel=vchannel, group="g")),
         "/tidemark.v1.Groups/List": (v1.ListGroupsRequest(vchannels=[vchannel])),
         "/tidemark.v1.Log/Describe": (v1.DescribeRequest(channels=[vchannel])),
         "/tidemark.v1.Log/Seek": (v1.SeekRequest(channel=vchannel)),

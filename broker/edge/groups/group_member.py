@@ -21,6 +21,7 @@ from broker.edge.groups.member_place import FindGroup, MemberPlace
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
 from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.request_metadata import consumer_channel
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.groups.consumer_group import GroupKey, TickSpan
@@ -95,9 +96,11 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     key = GroupKey(wanted.vchannel, wanted.group)
     place = MemberPlace(find, key, wanted.member, wanted.identity)
     try:
-        group, joined = await place.join()
-        member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
-        await member.run(requests)
+        with call.quotas.stream_of(call.identity):
+            group, joined = await place.join()
+            member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
+            member.pace = ReadPace(call, wanted.vchannel)
+            await member.run(requests)
     finally:
         place.leave()
 
@@ -112,6 +115,7 @@ class ServedMember:
         joined: GroupJoined,
         bytes_max: int,
     ) -> None:
+        self.pace: ReadPace | None = None
         self._stream = stream
         self._group = group
         self._joined = joined
@@ -209,7 +213,11 @@ class ServedMember:
                 await self._more_credit.wait()
             room = await self._stream.room()
             allowed = max(TAKE_BYTES_MIN, min(room, self._bytes_max, self._credit_bytes))
-            await self._send(await self._taken(allowed))
+            leased = await self._taken(allowed)
+            await self._send(leased)
+            if self.pace is not None:
+                # Behind it, not before: the lease of what is sent runs already.
+                await self.pace.pay(leased.items)
 
     async def _show_owner(self) -> None:
         """Send who is there, and who owns the vchannel, whenever that changes."""

@@ -4,11 +4,13 @@ A call without an idempotency key gets a name of its own. When the Broadcaster d
 the request is repeated under that name, so it does not become a second broadcast.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
+import anyio
 from grpclib.const import Handler
 
 from broker.codec.read_ddl import BadName
@@ -17,15 +19,16 @@ from broker.coordinator.assignment.messages import ListPChannels
 from broker.coordinator.broadcast.messages import PlanBroadcast, StartBroadcast
 from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import pchannel_of
+from broker.core.pressure.limit_rules import Subject
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.milvus.message_rights import BROADCAST, CHANGE, right_for
 from broker.edge.milvus.produce_results import append_result
-from broker.edge.rpc.access.access import CURRENT
+from broker.edge.rpc.access.access import CALLER, CURRENT
 from broker.edge.rpc.broadcasts_enabled import BroadcastsEnabled
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.broadcast import Broadcast
-from broker.model.failure import invalid_argument
+from broker.model.failure import ComeLater, Throttled, invalid_argument
 from broker.model.master.ddl import GivenBroadcast, PlannedRequest
 from broker.model.message import ALL_PCHANNEL_TYPES
 from broker.ports.headers import BadHeader
@@ -70,6 +73,7 @@ class BroadcastService:
         # A change of definitions is checked against the meta table once its keys are held.
         planned = _planned(broadcast)
         await self._check_rights(broadcast, defines=planned is not None)
+        await self._keep_to_limits(broadcast)
         start = planned or StartBroadcast(broadcast)
         done = await self._broadcaster.ask(start, deadline_s=BROADCAST_S)
         return wire.BroadcastResponse(
@@ -90,6 +94,22 @@ class BroadcastService:
             await access.need_channel(BROADCAST, vchannel)
             if exclusive:
                 await access.need_channel(CHANGE, pchannel_of(vchannel) if whole else vchannel)
+
+    async def _keep_to_limits(self, broadcast: Broadcast) -> None:
+        """Count each copy as an append of the caller, and wait for them. Raises ComeLater."""
+        quotas, wait_s = self._middleware.quotas, 0.0
+        if not quotas.limited or CURRENT.get().of_process:
+            return
+        copies = Counter[Subject]()
+        for vchannel in broadcast.vchannels:
+            copies.update(await quotas.subjects(vchannel, CALLER.get()))
+        # Each limit once, for all copies: the second one would have to wait for the first.
+        for subject, count in copies.items():
+            taken = quotas.take_in((subject,), count * len(broadcast.body), count)
+            if isinstance(taken, Throttled):
+                raise ComeLater(taken)
+            wait_s = max(wait_s, taken.wait_s)
+        await anyio.sleep(wait_s)
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
         """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""

@@ -14,7 +14,7 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 
 from actors import SystemClock
-from broker.edge.rpc.access.access import CURRENT, UNCONTROLLED
+from broker.edge.rpc.access.access import CALLER, CURRENT, UNCONTROLLED
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.edge.rpc.access.entry import admit, check, is_limited
 from broker.edge.rpc.access.gate import AccessGate
@@ -310,6 +310,7 @@ class Middleware:
             await self.quotas.begin_call(call.identity)
         # Always: a task that serves a call may have begun in the context of another one.
         CURRENT.set(call.access)
+        CALLER.set(call.identity)
 
     async def _only_message(self, call: Call, request_type: type[Q]) -> Q:
         messages = await first_messages(call.stream, self.limits.idle_peer_s)

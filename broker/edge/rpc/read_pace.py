@@ -25,6 +25,15 @@ class ReadPace:
             subjects = await self._quotas.subjects(vchannel, self._call.identity)
             await self._quotas.wait_out(subjects, size_bytes, messages)
 
+    async def pay(self, items: Sequence[DeliveredItem]) -> None:
+        """Count what was sent, and wait until nothing is owed for it."""
+        if not self._quotas.limited or not items:
+            return
+        for vchannel, size_bytes, messages in self._amounts(items):
+            subjects = await self._quotas.subjects(vchannel, self._call.identity)
+            for amounts in ((size_bytes, messages), (0, 0)):
+                await self._quotas.wait_out(subjects, *amounts)
+
     def _amounts(self, items: Sequence[DeliveredItem]) -> list[tuple[str, int, int]]:
         sizes: Counter[str] = Counter()
         counts: Counter[str] = Counter()

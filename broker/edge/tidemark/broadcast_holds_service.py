@@ -1,7 +1,7 @@
 """tidemark.v1.TimeSync, holds of broadcasts: they wait while a client cuts their channels.
 
-A hold counts only if the coordinator that granted it still leads: broadcasts do not wait for the
-cut lock of one that was deposed.
+Who took a hold releases it, nobody else. A hold counts only if the coordinator that granted it
+still leads: broadcasts do not wait for the cut lock of one that was deposed.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from grpclib.const import Handler
 
 from broker.coordinator.cuts.messages import ReleaseHold, TakeHold
+from broker.core.cluster.hold_takers import HoldTakers
+from broker.edge.rpc.access.access import CALLER
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -27,6 +29,7 @@ class BroadcastHoldsService:
         self._middleware = middleware
         self._cut_lock = cut_lock
         self._lead = lead
+        self._takers = HoldTakers()
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -50,11 +53,18 @@ class BroadcastHoldsService:
                 f"a hold names 1 to {CHANNELS_MAX} channels, none of them empty;"
                 f" this one names {len(channels)}"
             )
-        held = await self._cut_lock.ask(TakeHold(channels, request.exclusive))
+        with self._takers.waiting(CALLER.get()):
+            held = await self._cut_lock.ask(TakeHold(channels, request.exclusive))
+        self._takers.took(held.id, CALLER.get())
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:
-        """Release a hold; says whether it lasted. INNER when metadata cannot be read."""
+        """Release a hold; says whether it lasted. INNER when metadata cannot be read.
+
+        One of somebody else is not told apart from one that is over.
+        """
+        if not self._takers.released(request.hold_id, CALLER.get()):
+            return v1.ReleaseBroadcastsResponse(lasted=False)
         lasted = await self._cut_lock.ask(ReleaseHold(request.hold_id))
         try:
             # Checked after the release: a coordinator that leads now has led during the whole hold.

@@ -158,6 +158,9 @@ def _ignore(_: Refusal) -> None:
 
 
 UNCONTROLLED: Final = Access()
+CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
+"""Who makes the call that is served, as limits know it."""
+
 CURRENT: Final[ContextVar[Access]] = ContextVar("access", default=UNCONTROLLED)
 """That of the call which the running task serves."""
 

@@ -95,6 +95,7 @@ _SEEN: Final = granted(on_collection(None, _in_master))
 _CHANGED: Final = granted(on_collection(DDL, _named))
 _USE_CURSOR: Final = on_cursor(CONSUME)
 _ITS_CHANNEL: Final = on_channels(None, _vchannel, "its vchannel")
+_ITS_MESSAGES: Final = on_channels(CONSUME, _vchannel, "its vchannel")
 _ITS_VCHANNELS: Final = on_channels(None, lambda it: tuple(it.vchannels), "its vchannels")
 _DEAD_LETTERS: Final = replace(
     on_channels(PRODUCE, _dead, "where dead letters go, if they go anywhere"), at_times=True
@@ -178,10 +179,10 @@ PERMISSIONS: Final[Mapping[str, Permission]] = MappingProxyType(
         **_service("tidemark.v1.Copies", Append=PROCESS, OrderSegments=PROCESS),
         **_service(
             "tidemark.v1.Groups",
-            Create=granted(on_group(GROUP), _ITS_CHANNEL, _DEAD_LETTERS),
-            Alter=granted(on_group(GROUP), _ITS_CHANNEL, _DEAD_LETTERS),
-            Seek=granted(on_group(GROUP), _ITS_CHANNEL),
-            Drop=granted(on_group(GROUP), _ITS_CHANNEL),
+            Create=granted(on_group(GROUP), _ITS_MESSAGES, _DEAD_LETTERS),
+            Alter=granted(on_group(GROUP), _ITS_MESSAGES, _DEAD_LETTERS),
+            Seek=granted(on_group(GROUP), _ITS_MESSAGES),
+            Drop=granted(on_group(GROUP), _ITS_MESSAGES),
             List=listed(ResourceKind.GROUP, needs=(_ITS_VCHANNELS,)),
             Join=inside(on_group(GROUP), _stream(CONSUME, of="its vchannel")),
         ),

@@ -221,8 +221,19 @@ async def test_a_group_needs_its_right_and_that_of_its_messages(tmp_path: Path) 
                 with anyio.fail_after(GUARD_S):
                     await (await member.__anext__()).ack()
             assert "group 'others'" in await denied(ann.group("others").create("orders"))
-        async with user(here, "eve", "group:group:*", "observe:collection:*") as eve:
-            assert "may not consume" in await denied(of_group(eve))
+        # Also who may append to what they read: a group decides what is delivered.
+        for sight in ("observe", "produce"):
+            grants = ("group:group:*", f"{sight}:collection:*")
+            async with user(here, f"eve-{sight}", *grants) as eve:
+                assert "may not consume" in await denied(of_group(eve))
+                workers = eve.group("workers")
+                for change in (
+                    workers.create("orders", exist_ok=True),
+                    workers.alter("orders", lease_s=60.0),
+                    workers.seek("orders", "latest"),
+                    workers.drop("orders"),
+                ):
+                    assert "may not consume" in await denied(change)
 
 
 async def of_group(log: Client) -> None:
