@@ -16,8 +16,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from actors import identity
 
 NOISY: Final = ("asyncio",)
-"""Libraries of which only warnings and errors are logged."""
-
+"""Libraries of which only warnings and errors are logged, unless they are named."""
+CARRIERS: Final = ("aiosqlite",)
+"""Libraries that print at level DEBUG what they carry, such as the values of settings: they never
+do here, whatever level is asked for. Of hpack the transport keeps it out."""
 
 _LEVELLED: set[str] = set()
 """Loggers with a level of the last configuration, which the next one takes back."""
@@ -40,14 +42,17 @@ def configure_logs(
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(form, node, colors=_wants_colors(stream)))
     logging.basicConfig(handlers=[handler], force=True)
-    for name in NOISY:
-        logging.getLogger(name).setLevel(logging.WARNING)
     for name in _LEVELLED:
         logging.getLogger(name).setLevel(logging.NOTSET)
     _LEVELLED.clear()
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     for name, level in _levels(levels):
         logging.getLogger(name).setLevel(level)
         _LEVELLED.add(name)
+    for name in CARRIERS:
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logging.INFO, logger.getEffectiveLevel()))
     calls = logging.getLogger("grpclib.server")
     if not any(isinstance(it, LateCalls) for it in calls.filters):
         calls.addFilter(LateCalls())

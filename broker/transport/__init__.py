@@ -10,6 +10,7 @@ from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBa
 from broker.transport.cancellation import restored_cancellation
 from broker.transport.codec import MessageCodec, WireMessage
 from broker.transport.dialling import NOT_READ, Channel, NotConnected
+from broker.transport.header_logs import keep_headers_out
 from broker.transport.listener import Listener, ListenerLimits
 from broker.transport.streams import BatchStream, CutShort, Stalled, StreamGone
 from broker.transport.unary_calls import unary_call
@@ -33,3 +34,5 @@ __all__ = [
     "restored_cancellation",
     "unary_call",
 ]
+
+keep_headers_out()

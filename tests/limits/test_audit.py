@@ -3,7 +3,7 @@
 import json
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from broker.client import Client, Message, connect
-from broker.client.errors import TidemarkError
+from broker.client.errors import NotAuthenticated, TidemarkError
 from broker.transport.tls import Tls
 from tests.issued_files import HOSTS, Authorities
 from tests.roles_processes import RoleProcess, until
@@ -24,8 +24,11 @@ SECRETS = {
     "property": "planted-property-44de",
     "staged": "planted-staged-0c1d",
     "config": "planted-password-5e2f",
-    "metadata": "planted-token-b8a0",
-    "tag": "planted-tag-aa17",
+}
+TOKENS = {
+    "first": "planted0token0of0root" * 3,
+    "wrong": "planted0token0of0nobody" * 3,
+    "jwt": "eyJhbGciOiJub25lIn0.planted-claims-1f2e.planted-signature-9c7d",
 }
 
 
@@ -200,7 +203,8 @@ async def test_neither_logs_nor_audit_have_a_planted_secret(tmp_path: Path) -> N
             broker.process.send_signal(signal.SIGTERM)
     audits = [file.read_text() for file in (data / "audit").iterdir()]
     assert len(audits) == 2
-    _assert_without_secrets([*said, *audits], [key, Path(str(client.key))])
+    private = [key, Path(str(client.key))]
+    _assert_without_secrets([*said, *audits], SECRETS, _lines_of_keys(private))
     whole = "".join(audits)
     assert '"who":"reporting"' in whole, "who did it is there"
     assert '"action":"consume"' in whole
@@ -208,6 +212,57 @@ async def test_neither_logs_nor_audit_have_a_planted_secret(tmp_path: Path) -> N
     assert "RATE_LIMIT_REJECTED" in whole
     assert "flights" in whole
     assert "DEBUG" in "".join(said).upper()
+
+
+async def test_neither_logs_nor_audit_have_a_token(tmp_path: Path) -> None:
+    data, users = tmp_path / "data", tmp_path / "users.toml"
+    users.touch(mode=0o600)
+    first = f"tm_root_{TOKENS['first']}"
+    users.write_text(f'[users.root]\nroles = ["admin"]\ntoken = "{first}"\n')
+    settings = {
+        "auth": "on",
+        "auth_bootstrap": str(users),
+        "audit_data": "true",
+        "log_level": "debug",
+    }
+    command = ("serve", "--nodes", "1", "--data-dir", str(data), *LISTEN)
+    said: list[str] = []
+    with RoleProcess(*command, **settings) as broker:
+        async with anyio.create_task_group() as reading:
+            reading.start_soon(_read_log, broker, said)
+            address = await broker.ready()
+            async with connect(address, token=first) as log:
+                given = await _use_tokens(log, address)
+            for wrong in (f"tm_root_{TOKENS['wrong']}", TOKENS["jwt"]):
+                with pytest.raises(NotAuthenticated) as refused:
+                    async with connect(address, token=wrong):
+                        pass
+                assert wrong not in str(refused.value)
+            broker.process.send_signal(signal.SIGTERM)
+    audits = [file.read_text() for file in (data / "audit").iterdir()]
+    cluster = (data / "cluster.secret").read_text().strip()
+    secrets = {**TOKENS, "given": given.rpartition("_")[2], "cluster": cluster}
+    assert all(len(it) > 40 for it in secrets.values())
+    _assert_without_secrets([*said, *audits], secrets, [])
+    whole = "".join(audits)
+    assert '"user":"root"' in whole
+    assert '"user":"ann"' in whole, "to whom a token was given"
+    assert "NOT_AUTHENTICATED" in whole
+
+
+async def _use_tokens(log: Client, address: str) -> str:
+    """A token is made, used, and revoked while it is used; it."""
+    await log.collections.create("flights", shards=1)
+    await log.auth.add_user("ann", ["reader"])
+    made = await log.auth.add_token("ann", note="for the test")
+    async with connect(address, token=made.text) as ann:
+        read = [it async for it in ann.read("flights", start="all", until="now")]
+        assert read == []
+        await log.auth.revoke_token(made.info.id)
+        with pytest.raises(TidemarkError), anyio.fail_after(GUARD_S):
+            async for _ in ann.read("flights", start="latest"):
+                pass
+    return made.text
 
 
 async def _read_log(broker: RoleProcess, said: list[str]) -> None:
@@ -253,11 +308,17 @@ async def _append_twice(
         await log.append("flights", payload, key=key, properties=properties, deadline_s=2)
 
 
-def _assert_without_secrets(texts: Sequence[str], keys: Sequence[Path]) -> None:
-    private = [line for file in keys for line in file.read_text().splitlines() if len(line) > 40]
-    assert private
+def _lines_of_keys(files: Sequence[Path]) -> list[str]:
+    found = [line for file in files for line in file.read_text().splitlines() if len(line) > 40]
+    assert found
+    return found
+
+
+def _assert_without_secrets(
+    texts: Sequence[str], secrets: Mapping[str, str], private: Sequence[str]
+) -> None:
     for text in texts:
-        for name, secret in SECRETS.items():
+        for name, secret in secrets.items():
             assert secret not in text, f"{name}: {_around(text, secret)}"
             assert secret.encode().hex() not in text, name
         for line in private:

@@ -115,6 +115,23 @@ def test_each_logger_may_have_a_level_of_its_own(configured: Configure) -> None:
     assert [it["event"] for it in lines(written)] == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("levels", ["debug", "warning,aiosqlite=debug"])
+def test_what_a_library_carries_is_logged_at_no_level(configured: Configure, levels: str) -> None:
+    written = configured(levels)
+    logging.getLogger("aiosqlite").debug("SELECT 'secret'")
+    logging.getLogger("aiosqlite").warning("it says so")
+    assert [it["event"] for it in lines(written)] == ["it says so"]
+
+
+def test_a_noisy_library_is_quiet_again_when_it_is_not_named_any_more(
+    configured: Configure,
+) -> None:
+    configured("info,asyncio=debug")
+    written = configured("info")
+    logging.getLogger("asyncio").info("noise")
+    assert lines(written) == []
+
+
 @pytest.mark.parametrize(("level", "count"), [("info", 1), ("warning", 0)])
 def test_a_call_that_came_too_late_is_one_line_for_who_wants_to_know(
     configured: Configure, level: str, count: int
