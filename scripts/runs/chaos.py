@@ -2,11 +2,13 @@
 
 import argparse
 import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 import anyio
+from hosts.etcd_program import fetched_etcd
 from hosts.kafka_members import fetch_kafka
 
 from tests.chaos.storm.plan import ON_HOSTS, ON_ONE_MACHINE, make_plan
@@ -28,7 +30,8 @@ def main() -> int:
         "--hosts",
         action="store_true",
         help="the log in three Kafka nodes and the metadata in three etcd members, each process on"
-        " a host of its own: a network namespace; needs root, Java, and etcd",
+        " a host of its own: a network namespace; needs root, and gets Java, Kafka and etcd where"
+        " they are missing",
     )
     parser.add_argument(
         "--sabotage",
@@ -78,6 +81,8 @@ def stage_of(*, hosts: bool) -> Stage:
 
     # The hosts see nothing but each other.
     fetch_kafka(DOWNLOADS)
+    etcd = Path(fetched_etcd(DOWNLOADS / "etcd")).parent
+    os.environ["PATH"] = f"{etcd}{os.pathsep}{os.environ['PATH']}"
     return HOSTS
 
 

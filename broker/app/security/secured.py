@@ -9,7 +9,7 @@ import structlog
 
 from broker.addresses import is_outside, split_address
 from broker.app.process_errors import CannotStart
-from broker.app.security.certificate_dates import expiry_warning
+from broker.app.security.certificate_dates import authority_warning, expiry_warning
 from broker.app.stores.plain_links import plain_links
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, ServerFiles, ServerTls, Tls
@@ -85,7 +85,13 @@ def security_warnings(settings: Settings, now: datetime, plain: Sequence[str] = 
     `plain`: the links to stores that were without TLS when they were made.
     """
     insecure = [f"insecure: {it}" for it in (*exposed(settings), *plain)]
-    others = [key_warning(settings.tls_key), expiry_warning(settings.tls_cert, now)]
+    others = [
+        key_warning(settings.tls_key),
+        expiry_warning(settings.tls_cert, now),
+        authority_warning(settings.tls_ca, now, "who shows a certificate of it"),
+        authority_warning(settings.meta_tls_ca, now, "etcd"),
+        authority_warning(settings.meta_tls_cert, now, "this process, by etcd,"),
+    ]
     return [*insecure, *filter(None, others)]
 
 

@@ -126,9 +126,25 @@ def test_the_end_of_a_certificate_is_told_for_30_days(tmp_path: Path) -> None:
     assert security_warnings(secured, now - timedelta(days=1)) == []
     (soon,) = security_warnings(secured, now + timedelta(days=1))
     assert "server.pem expires at" in soon
-    (over,) = security_warnings(secured, now + timedelta(days=31))
+    over, *_ = security_warnings(secured, now + timedelta(days=31))
     assert "server.pem expired at" in over
     assert security_warnings(settings(), now) == []
+
+
+def test_the_end_of_an_authority_and_of_what_etcd_is_shown_is_told_too(tmp_path: Path) -> None:
+    ours, now = Authorities(tmp_path), datetime.now(UTC)
+    cert, key = ours.issue("shown", days=20)
+    given = settings(ours, meta="etcd://h/p", meta_tls_cert=str(cert), meta_tls_key=str(key))
+    # Of several in one file the first one that ends counts.
+    ours.ca.write_bytes(ours.ca.read_bytes() + cert.read_bytes())
+    told = security_warnings(given, now - timedelta(days=5))
+    assert [it.partition(" at ")[0] for it in told] == [
+        f"a certificate in {ours.ca} expires",
+        f"a certificate in {cert} expires",
+    ]
+    assert "this process, by etcd, is not trusted then" in told[1]
+    (_, expired, _) = security_warnings(given, now + timedelta(days=21))
+    assert "expired at" in expired
 
 
 def test_a_key_that_everyone_may_read_is_told(tmp_path: Path) -> None:
