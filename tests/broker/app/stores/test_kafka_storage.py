@@ -17,6 +17,7 @@ from broker.data_folder import DataFolder
 from tests.broker_process import BrokerProcess
 from tests.kafka_node import kafka_node, new_place
 from tests.local_broker import local_broker
+from tests.roles_processes import until
 
 __all__ = ["kafka_node"]
 QUICK = {"pchannels": "2"}
@@ -66,6 +67,37 @@ async def refusal(data: Path, **given: str) -> str:
         async with local_broker(data, pchannels=1, **given):
             pass
     return str(caught.value)
+
+
+async def test_health_names_the_logs_whose_kafka_is_away_until_it_is_back(
+    kafka_node: KafkaNode, tmp_path: Path
+) -> None:
+    wal = url(kafka_node)
+    with BrokerProcess(tmp_path / "data", wal=wal, **QUICK) as broker:
+        async with connect(broker.address) as log:
+            await log.collections.create("trains", shards=1)
+            await log.append("trains", b"before")
+            assert (await log.admin.health()).warnings == ()
+            kafka_node.kill()
+
+            async def told() -> bool:
+                found = (await log.admin.health()).warnings
+                return any(f"log in {wal.partition('?')[0]}: " in it for it in found)
+
+            async def silent() -> bool:
+                return (await log.admin.health()).warnings == ()
+
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(log.append("trains", b"meanwhile", deadline_s=300))
+                await until(told)
+                await asyncio.to_thread(kafka_node.start)
+                try:
+                    await waiting
+                except OutcomeUnknown:
+                    pass  # it may be there
+            await log.append("trains", b"after", deadline_s=60)
+            await until(silent)
+        assert broker.terminate() == 0
 
 
 async def test_folder_prefix_and_cluster_are_not_mixed_up_with_others(
