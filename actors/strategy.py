@@ -9,9 +9,6 @@ from enum import Enum
 
 from actors.exit import ExitKind
 
-SUPERVISORS_TOGETHER = 8
-"""So many supervisors that were added are stopping at a time."""
-
 
 class Restart(Enum):
     """After which ends a child is started again."""
@@ -78,13 +75,3 @@ def affected(strategy: Strategy, names: Sequence[str], ended: str) -> tuple[str,
     if strategy is Strategy.REST_FOR_ONE:
         return tuple(names[names.index(ended) :])
     return (ended,)
-
-
-def asked_beside(strategy: Strategy, before: int, *, actor: bool) -> bool:
-    """Whether a child that was added is asked to stop before `before` others have ended.
-
-    Children of a one_for_one supervisor do not depend on each other, and a thousand actors would
-    take a thousand deadlines in turn. Of supervisors, whose children may all write to one disk or
-    store to end, a few are asked at a time.
-    """
-    return strategy is Strategy.ONE_FOR_ONE and (actor or before < SUPERVISORS_TOGETHER)

@@ -5,6 +5,7 @@ The rules are in strategy.py; this file applies them in order.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -30,9 +31,10 @@ from actors.mailbox import MailboxSpec, Overflow
 from actors.ref import Ref
 from actors.slot import Slot
 from actors.spec import AnySpec, ChildSpec, SupervisorSpec
-from actors.strategy import Restart, Strategy, Window, affected, asked_beside, wants_restart
+from actors.strategy import Restart, Strategy, Window, affected, wants_restart
 
 COMMANDS = MailboxSpec(bound=1024, overflow=Overflow.BLOCK)
+SUPERVISORS_TOGETHER = 8
 log = logging.getLogger("actors")
 
 
@@ -316,28 +318,24 @@ class Supervisor(Actor[SupervisorMessage]):
         envelope.reply(None)
 
     async def _stop(self, slots: Iterable[Slot]) -> list[Slot]:
-        """Stop them, the last one first, each within its own deadline; returns the same slots."""
+        """Stop them, the last one first, each within its own deadline; returns the same slots.
+
+        Actors added to a one_for_one supervisor stop together, or a thousand would take a thousand
+        deadlines; inner supervisors, whose children may all write to one disk, a few at a time.
+        """
         stopped = list(slots)
-        order = stopped[::-1]
-        for slot in order:
+        for slot in stopped:
             slot.cancel_retry()
             slot.idle_state = "waiting"
-        asked = 0
-        for at, slot in enumerate(order):
-            while asked < len(order) and self._may_ask(order[asked], asked - at):
-                cell = order[asked].cell
-                if cell is not None:
-                    cell.request_stop()
-                asked += 1
-            if slot.cell is not None:
-                await slot.cell.done.wait()
-                slot.cell = None
+        if self._spec.strategy is Strategy.ONE_FOR_ONE:
+            places = anyio.Semaphore(SUPERVISORS_TOGETHER)
+            async with anyio.create_task_group() as stopping:
+                for slot in filter(lambda it: it.dynamic, reversed(stopped)):
+                    inner = isinstance(slot.spec, SupervisorSpec)
+                    stopping.start_soon(_stop_one, slot, places if inner else nullcontext())
+        for slot in reversed(stopped):
+            await _stop_one(slot, nullcontext())
         return stopped
-
-    def _may_ask(self, slot: Slot, before: int) -> bool:
-        actor = isinstance(slot.spec, ChildSpec)
-        beside = slot.dynamic and asked_beside(self._spec.strategy, before, actor=actor)
-        return before == 0 or beside
 
     def _affected(self, slot: Slot) -> list[Slot]:
         children = self._slot.children
@@ -392,3 +390,11 @@ def _patient(slot: Slot) -> bool:
 
 def _not_running(slot: Slot) -> NotRunning:
     return NotRunning(slot.path, slot.state, slot.last_error)
+
+
+async def _stop_one(slot: Slot, place: AbstractAsyncContextManager[object]) -> None:
+    async with place:
+        if slot.cell is not None:
+            slot.cell.request_stop()
+            await slot.cell.done.wait()
+            slot.cell = None

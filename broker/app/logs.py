@@ -45,6 +45,8 @@ def configure_logs(
     for name in _LEVELLED:
         logging.getLogger(name).setLevel(logging.NOTSET)
     _LEVELLED.clear()
+    for name in CARRIERS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name, level in _levels(levels):

@@ -1,6 +1,6 @@
 """Waits for changes: etcd tells of them, so that nobody has to ask again and again."""
 
-from broker.etcd.etcd_errors import EtcdRefused, Unanswered
+from broker.etcd.etcd_errors import EtcdRefused, StaleToken, Unanswered
 from broker.etcd.members import Members
 from broker.etcd.requests import RANGE, WATCH
 from broker.ports.meta import MetaError
@@ -39,10 +39,12 @@ class ToldChanges:
         return self._members.revision
 
     def _change(self, told: WatchResponse) -> int | None:
-        """The revision of a change; None of what is none. Raises EtcdRefused."""
+        """The revision of a change; None of what is none. Raises EtcdRefused, StaleToken."""
         revision = told.header.revision if told.header is not None else 0
         if told.canceled and not told.compact_revision:
-            raise EtcdRefused(f"{self._members.place}: etcd ended a watch: {told.cancel_reason}")
+            cause = f"{self._members.place}: etcd ended a watch: {told.cancel_reason}"
+            # Of a token that it does not know it says no more than "permission denied".
+            raise StaleToken(cause) if self._members.place.user else EtcdRefused(cause)
         # What was compacted away before it was told: something may have changed.
         if told.events or told.canceled:
             return max(revision, told.compact_revision)

@@ -18,7 +18,7 @@ from actors import (
     SupervisorSpec,
     TooManyRestarts,
 )
-from actors.strategy import SUPERVISORS_TOGETHER
+from actors.supervisor import SUPERVISORS_TOGETHER
 from tests.actors.troupe import LONG_S, Leave, Player, Raise, Say, Troupe, seeded, settle
 
 
@@ -73,6 +73,26 @@ async def test_of_many_supervisors_that_were_added_a_few_stop_at_a_time() -> Non
         since_s = troupe.clock.monotonic_s()
     assert most == SUPERVISORS_TOGETHER
     assert troupe.clock.monotonic_s() - since_s == 4.0
+
+
+@seeded
+async def test_one_that_is_slow_to_stop_holds_up_no_other() -> None:
+    ended: list[float] = []
+
+    async def linger(player: Player) -> None:
+        await player.context.clock.sleep(100.0 if player.context.path.endswith("last/it") else 1.0)
+        ended.append(player.context.clock.monotonic_s())
+
+    inner = Troupe()
+    async with Troupe(strategy=Strategy.ONE_FOR_ONE) as troupe:
+        for number in range(3 * SUPERVISORS_TOGETHER):
+            # The one that was added last is asked first.
+            name = "last" if number == 3 * SUPERVISORS_TOGETHER - 1 else f"of-{number}"
+            child = inner.child("it", on_stop=linger)
+            await troupe.system.start_child("/root", SupervisorSpec(name, children=(child,)))
+        since_s = troupe.clock.monotonic_s()
+    assert len(ended) == 3 * SUPERVISORS_TOGETHER - 1, "all but the slow one, which was killed"
+    assert max(ended) - since_s <= 4.0
 
 
 @pytest.mark.parametrize(

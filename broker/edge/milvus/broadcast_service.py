@@ -97,19 +97,16 @@ class BroadcastService:
 
     async def _keep_to_limits(self, broadcast: Broadcast) -> None:
         """Count each copy as an append of the caller, and wait for them. Raises ComeLater."""
-        quotas, wait_s = self._middleware.quotas, 0.0
+        quotas = self._middleware.quotas
         if not quotas.limited or CURRENT.get().of_process:
             return
         copies = Counter[Subject]()
         for vchannel in broadcast.vchannels:
             copies.update(await quotas.subjects(vchannel, CALLER.get()))
-        # Each limit once, for all copies: the second one would have to wait for the first.
-        for subject, count in copies.items():
-            taken = quotas.take_in((subject,), count * len(broadcast.body), count)
-            if isinstance(taken, Throttled):
-                raise ComeLater(taken)
-            wait_s = max(wait_s, taken.wait_s)
-        await anyio.sleep(wait_s)
+        taken = quotas.take_copies(copies, len(broadcast.body))
+        if isinstance(taken, Throttled):
+            raise ComeLater(taken)
+        await anyio.sleep(taken.wait_s)
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
         """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""

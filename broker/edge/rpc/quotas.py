@@ -8,7 +8,7 @@ says when to come again.
 
 from asyncio import get_running_loop
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -129,6 +129,23 @@ class Quotas:
             return _exhausted(subjects, "appends", taken.retry_s)
         self._meters.limit_wait_s += taken.wait_s
         return taken
+
+    def take_copies(self, copies: Mapping[Subject, int], size_bytes: int) -> Taken | Throttled:
+        """The same of a message that goes to many vchannels: so many copies for each subject.
+
+        Each subject is asked for all of its copies at once, or the second would wait for the first.
+        """
+        now_s = get_running_loop().time()
+        # Of all, before any is taken from: a refusal takes nothing.
+        found = self._book.take(copies, Direction.IN, 0, 0, now_s, APPEND_WAIT_S_MAX)
+        if isinstance(found, Exhausted):
+            self._meters.limit_refused += 1
+            return _exhausted(tuple(copies), "appends", found.retry_s)
+        for subject, count in copies.items():
+            amounts = count * size_bytes, count
+            self._book.take((subject,), Direction.IN, *amounts, now_s, APPEND_WAIT_S_MAX)
+        self._meters.limit_wait_s += found.wait_s
+        return found
 
     def in_bytes_s(self, subjects: Sequence[Subject]) -> int:
         """The rate of bytes to which appends are held; 0: only that of messages."""

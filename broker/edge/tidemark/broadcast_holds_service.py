@@ -6,8 +6,10 @@ still leads: broadcasts do not wait for the cut lock of one that was deposed.
 
 from collections.abc import Mapping
 
+import anyio
 from grpclib.const import Handler
 
+from broker.coordinator.cuts.cut_lock import HELD_BACK_S
 from broker.coordinator.cuts.messages import ReleaseHold, TakeHold
 from broker.core.cluster.hold_takers import HoldTakers
 from broker.edge.rpc.access.access import CALLER
@@ -29,7 +31,7 @@ class BroadcastHoldsService:
         self._middleware = middleware
         self._cut_lock = cut_lock
         self._lead = lead
-        self._takers = HoldTakers()
+        self._takers = HoldTakers(anyio.current_time, HELD_BACK_S)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -53,9 +55,9 @@ class BroadcastHoldsService:
                 f"a hold names 1 to {CHANNELS_MAX} channels, none of them empty;"
                 f" this one names {len(channels)}"
             )
-        with self._takers.waiting(CALLER.get()):
+        with self._takers.taking(CALLER.get()) as hold:
             held = await self._cut_lock.ask(TakeHold(channels, request.exclusive))
-        self._takers.took(held.id, CALLER.get())
+            self._takers.granted(hold, held.id, held.lease_s)
         return v1.HoldBroadcastsResponse(hold_id=held.id, lease_ms=round(held.lease_s * 1000))
 
     async def release(self, request: v1.ReleaseBroadcastsRequest) -> v1.ReleaseBroadcastsResponse:

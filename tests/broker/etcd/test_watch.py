@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -27,15 +28,6 @@ async def opened(*members: EtcdServer, user: str = "") -> EtcdMetaStore:
     place = etcd_place(f"etcd://{f'{user}@' if user else ''}{hosts}/tidemark")
     password = f"{user}'s"
     return await EtcdMetaStore.open(place, owner="me", password=lambda: password, call_s=30)
-
-
-async def refuses(store: EtcdMetaStore, since: int) -> bool:
-    """Whether nothing listens yet."""
-    try:
-        await store.changed("a/", since, wait_s=0.1)
-    except MetaError:
-        return True
-    return False
 
 
 async def test_changes_of_other_keys_end_no_wait(etcd: EtcdServer) -> None:
@@ -80,7 +72,7 @@ async def test_a_member_that_dies_ends_the_wait_and_the_next_one_tells(tmp_path:
 
                     tasks.start_soon(wait)
                     await anyio.wait_all_tasks_blocked()
-                    members[0].kill()
+                    members[store._members._now].kill()
                 revision = await store.write({"a/1": b""})
                 assert await store.changed("a/", since, wait_s=GUARD_S) >= revision
 
@@ -104,12 +96,14 @@ async def test_a_member_that_has_gone_silent_costs_no_more_than_the_time_of_the_
 async def test_a_lost_answer_is_told_and_the_wait_is_begun_again(etcd: EtcdServer) -> None:
     async with await opened(etcd) as store:
         changes = Changes.of(store, "a/", 0.05)
+        store._members.call_s = 0.5
         etcd.kill()
         with anyio.fail_after(GUARD_S):
             await changes.next()
             etcd.start()
             while changes._since is None:
                 await changes.next()
+            store._members.call_s = 30
             revision = await store.write({"a/1": b""})
             while changes._since < revision:
                 await changes.next()
@@ -130,10 +124,15 @@ async def test_a_user_is_logged_in_again_and_one_without_rights_is_refused(
             since = await store.changed("a/", None, wait_s=0)
             etcd.kill()  # with the tokens that it gave out
             etcd.start()
-            while await refuses(store, since):
-                await anyio.lowlevel.checkpoint()
-            revision = await store.write({"a/1": b"2"})
-            assert await store.changed("a/", since, wait_s=GUARD_S) >= revision
+            async with await opened(etcd, user="root") as another:  # waits for etcd
+                revision = await another.write({"a/1": b"2"})
+            for _ in range(2):
+                # Some releases of etcd refuse the old token, others do not look at it.
+                with suppress(MetaError):
+                    assert await store.changed("a/", since, wait_s=GUARD_S) >= revision
+                    break
+            else:
+                raise AssertionError("it does not log in again")
         store._members.place = etcd_place(f"etcd://guest@{etcd.address}/tidemark")
         store._members._password, store._members._token = (lambda: "guest's"), ""
         with pytest.raises(MetaError, match="permission denied"), anyio.fail_after(GUARD_S):

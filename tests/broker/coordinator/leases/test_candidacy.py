@@ -91,7 +91,8 @@ def test_a_leader_that_has_ended_in_order_is_followed_as_soon_as_the_store_tells
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow)
-            await anyio.sleep(READ_S + 0.01)  # just behind a look at the store
+            # Just behind a look at the store: one at once, one when it is first told, and another.
+            await anyio.sleep(LOOK_S + READ_S + 0.01)
             ended_s = anyio.current_time()
             await first.end()
         assert followed_s[0] - ended_s <= LOOK_S
