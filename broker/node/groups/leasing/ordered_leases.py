@@ -47,14 +47,15 @@ class OrderedLeases:
             reached = self._book.edge
         else:
             reached = min(reached, portion.returned.spans.end)
-        span = TickSpan(portion.after, max(portion.after, reached))
+        # What was passed over may be ready by now, and is not among the items: not of this portion.
+        span = TickSpan(reading.after, max(reading.after, reached))
         members = self._parts.takers.numbers
         ready = self._book.ready(members, now_s, span)
         done = [self._give(it, units, reading, now_s) for it, units in ready.items() if units]
         if any(done) or portion.returned is None or reached >= portion.returned.spans.end:
             return True
         # What is wanted lies further on; what was read so far is not needed for it.
-        reading.items.clear()
+        reading.pass_over(span.upto)
         return False
 
     def watch(self, envelope: Envelope[Any], watch: WatchOwnership, now_s: float) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from broker.core.groups.leases import Portion
 from broker.core.log.delivery import DeliveredItem
 from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick
 from broker.model.position import ReadPosition
 from broker.node.group_messages import AckMessages
 from broker.node.groups.ack_writes import AckWrites, TakenAck
@@ -16,11 +17,25 @@ from broker.node.groups.waiting_members import WaitingMembers
 
 @dataclass(slots=True)
 class PortionReading:
-    """A portion that is being read up to `cursor`."""
+    """A portion that is being read up to `cursor`.
+
+    `items`: what was read of it behind `passed`, or behind its begin.
+    """
 
     portion: Portion
     cursor: ReadPosition
     items: list[DeliveredItem] = field(default_factory=list)
+    passed: TimeTick = TimeTick(0)
+
+    @property
+    def after(self) -> TimeTick:
+        """Behind it all messages of the portion, up to the cursor, are among the items."""
+        return max(self.portion.after, self.passed)
+
+    def pass_over(self, upto: TimeTick) -> None:
+        """Forget what was read up to there: it is read again when it is wanted."""
+        self.items.clear()
+        self.passed = upto
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from tests.chaos.storm.history import History
 from tests.chaos.storm.purging.purge_checks import LANDS_S, purges_agree
 from tests.chaos.storm.purging.purge_history import Look, Purged, PurgeHistory, Tried, Written
 from tests.chaos.storm.purging.purge_load import purged_upto
+from tests.chaos.storm.purging.retention_load import old_enough
 
 V = "p_0_9v0"
 LATE_S = LANDS_S + 100.0
@@ -51,3 +52,10 @@ def test_the_refusal_says_how_far_the_purge_goes() -> None:
     told = f"by-dev: removed by a purge: the messages of {V} up to tick 77 are gone, and message"
     assert purged_upto(told) == 77
     assert purged_upto("message 5 is in transaction 3, whose begin is missing") == 0
+
+
+def test_what_has_a_tick_ahead_of_the_clock_is_not_old_yet() -> None:
+    found = {b"old": 1000 << 18, b"young": 8500 << 18, b"ahead": 9500 << 18}
+    assert old_enough(found, 9000) == {b"old": 1000 << 18}
+    assert old_enough(found, 10_000) == {b"old": 1000 << 18, b"young": 8500 << 18}
+    assert old_enough(found, 10_501) == found
