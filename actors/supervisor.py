@@ -393,8 +393,8 @@ def _not_running(slot: Slot) -> NotRunning:
 
 
 async def _stop_one(slot: Slot, place: AbstractAsyncContextManager[object]) -> None:
-    async with place:
-        if slot.cell is not None:
-            slot.cell.request_stop()
-            await slot.cell.done.wait()
-            slot.cell = None
+    if (cell := slot.cell) is not None:
+        async with place:
+            cell.request_stop()
+            await cell.done.wait()
+        slot.cell = None

@@ -30,7 +30,7 @@ TURNS = 8
 FREED_S_MAX = 120.0
 REFUSALS = ("storage refused", "no time ticks available")
 """By the log or the reserve; or, where the machine is slow, by the metadata beside it."""
-RESTARTING = "left this node at term"
+RESTARTING = "locate the channel again"
 """What an append is told whose time ends while the owner of a refusing log is restarted."""
 
 

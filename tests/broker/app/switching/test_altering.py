@@ -53,7 +53,7 @@ async def test_an_older_node_keeps_the_log_where_it_is() -> None:
 
 
 async def test_what_is_wrong_or_away_is_told() -> None:
-    assert "is not HOST:PORT" in await refused(altering(MemoryMetaStore()), "kafka://x/p")
+    assert "is not HOST or HOST:PORT" in await refused(altering(MemoryMetaStore()), "kafka://x:/p")
     assert await refused(altering(MemoryMetaStore(), AWAY), KAFKA) == "no answer"
 
 
