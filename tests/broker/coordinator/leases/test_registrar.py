@@ -164,7 +164,7 @@ def test_a_coordinator_that_restarts_takes_no_nodes_right_to_write() -> None:
         async with await world.start() as system:
             lease = await world.register(system, 1)
             before = await follow_until(system, all_assigned)
-            await clock.sleep(1.0)  # it is recorded behind that: an owner in between is asked anew
+            await clock.sleep(0.3)  # it is recorded behind that: an owner in between is asked anew
         await clock.sleep(60.0)
         world.live = LiveNodes()
         async with await world.start() as system:
