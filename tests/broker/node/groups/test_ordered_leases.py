@@ -92,6 +92,12 @@ class World:
         envelope = cast("Envelope[Any]", Waits())
         self.takers.add(envelope, TakeMessages(member, 1 << 20), NOW_S)
 
+    def reading(self) -> PortionReading:
+        """Of what the group wants next."""
+        portion = self.leases.portion(NOW_S, new_first=False)
+        assert portion is not None
+        return PortionReading(portion, ReadPosition(MessageId(1)))
+
     def read(self, reading: PortionReading, tick: int) -> bool:
         """A part of the portion has been read: the message at this tick."""
         key = self.keys[tick // 10 - 1]
@@ -108,18 +114,14 @@ def test_what_was_passed_over_for_want_of_its_member_is_not_taken_for_gone() -> 
     world = World()
     world.wait(world.first)
     world.wait(world.second)
-    portion = world.leases.portion(NOW_S, new_first=False)
-    assert portion is not None
-    reading = PortionReading(portion, ReadPosition(MessageId(1)))
+    reading = world.reading()
     world.takers.pop_member(world.first)  # it was told that there is nothing, and asks again
     assert not world.read(reading, 10)
     world.wait(world.first)
     assert world.read(reading, 20)
     assert world.given.acked == []
     assert world.given.ticks() == [20]
-    portion = world.leases.portion(NOW_S, new_first=False)
-    assert portion is not None
-    assert world.read(PortionReading(portion, ReadPosition(MessageId(1))), 10)
+    assert world.read(world.reading(), 10)
     assert world.given.ticks() == [20, 10]
     assert world.given.acked == []
 
@@ -128,8 +130,6 @@ def test_what_is_not_in_the_log_any_more_is_settled() -> None:
     world = World()
     world.wait(world.first)
     world.wait(world.second)
-    portion = world.leases.portion(NOW_S, new_first=False)
-    assert portion is not None
-    assert world.read(PortionReading(portion, ReadPosition(MessageId(1))), 20)
+    assert world.read(world.reading(), 20)
     assert world.given.ticks() == [20]
     assert [it.upto for it in world.given.acked] == [10]
