@@ -30,7 +30,7 @@ from tests.wire.peer import Ended, Peer, PeerStream, connected, ended, insert
 from tests.wire.small_broker import FIRST_TERM, P0, V0
 from tests.wire.test_consume import request
 
-DENIED, NOT_HERE, UNKNOWN = 7, 12, 16
+INVALID, DENIED, NOT_HERE, UNKNOWN = 3, 7, 12, 16
 OTHER = f"{P0}_200v0"
 WHO_AM_I = "/tidemark.v1.Auth/WhoAmI"
 BEGIN, COMMIT, DROP_COLLECTION, FLUSH_ALL = "900", "901", "6", "37"
@@ -347,3 +347,5 @@ async def test_an_ack_needs_the_right_to_broadcast_there() -> None:
         assert code(await outcome(peer, ACK, asked, here.proof("ann"))) == DENIED
         await here.add("ann", f"broadcast:channel:{V0}")
         assert code(await outcome(peer, ACK, asked, here.proof("ann"))) != DENIED
+        nowhere = bytes(wire.BroadcastAckRequest(broadcast_id=1))
+        assert code(await outcome(peer, ACK, nowhere, here.proof("ann"))) == INVALID

@@ -197,6 +197,8 @@ async def test_a_bad_ack_is_refused_and_changes_nothing() -> None:
         assert code is Code.WAL_NAME_MISMATCH
         never = wire.BroadcastAckRequest(broadcast_id=copies[1].broadcast_id, vchannel="x")
         assert (await it.refusal("Ack", bytes(never)))[0] is Code.INVALID_ARGUMENT
+        nowhere = wire.BroadcastAckRequest(broadcast_id=copies[1].broadcast_id)
+        assert "must name its vchannel" in (await it.refusal("Ack", bytes(nowhere)))[1]
         broadcaster = it.broker.system.find(LOCKS)
 
         async def unchanged() -> bool:

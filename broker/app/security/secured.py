@@ -72,10 +72,12 @@ def exposed(settings: Settings) -> list[str]:
                 f"{address} can be reached by other machines, and asks clients for no certificate"
                 " (tls_ca is not set) and no token (auth is off)"
             )
-    plain_http = settings.http_port is not None and settings.tls_cert is None
-    if plain_http and is_outside(settings.http_host):
-        host = settings.http_host
-        found.append(f"HTTP on {host} can be reached by other machines, and speaks no TLS")
+    if settings.http_port is not None and is_outside(settings.http_host):
+        reached = f"HTTP on {settings.http_host} can be reached by other machines"
+        if settings.tls_cert is None:
+            found.append(f"{reached}, and speaks no TLS")
+        elif settings.auth != "on":
+            found.append(f"{reached}, and asks who reads metrics for no proof (auth is off)")
     return found
 
 

@@ -106,6 +106,8 @@ def ack_request(
     Raises Refused: WAL_NAME_MISMATCH for an id of another kind of log, else INVALID_ARGUMENT.
     """
     if message is None:
+        if not vchannel:
+            raise invalid_argument("an ack without a message must name its vchannel")
         return AckBroadcast(BroadcastId(broadcast_id), VChannelName(vchannel), None)
     try:
         header = _header(message.properties)

@@ -111,8 +111,8 @@ class BroadcastService:
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
         """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""
         ack = ack_request(request.message, request.broadcast_id, request.vchannel)
-        if ack.vchannel:
-            await CURRENT.get().need_channel(BROADCAST, ack.vchannel)
+        # Or a caller without any right would learn which numbers are those of broadcasts.
+        await CURRENT.get().need_channel(BROADCAST, ack.vchannel)
         await self._broadcaster.ask(ack)
         return wire.BroadcastAckResponse()
 

@@ -49,14 +49,16 @@ def test_a_port_that_others_reach_is_refused_without_tls_and_certificates_of_cli
     refuse_exposed(settings(ours, listen=listen))
 
 
-def test_metrics_that_others_reach_need_tls_and_no_certificates_of_clients(tmp_path: Path) -> None:
+def test_metrics_that_others_reach_need_tls_and_identities(tmp_path: Path) -> None:
     ours = Authorities(tmp_path)
-    with pytest.raises(CannotStart, match=r"HTTP on 0.0.0.0 can be reached by other machines"):
+    with pytest.raises(CannotStart, match=r"HTTP on 0.0.0.0 can be .*, and speaks no TLS"):
         refuse_exposed(settings(http_port=1, http_host="0.0.0.0"))
     refuse_exposed(settings(http_host="0.0.0.0"))  # no port is open there
-    exposed = settings(ours, asks=False, http_port=1, http_host="0.0.0.0")
-    refuse_exposed(exposed)
-    assert http_tls(exposed) is not None
+    with pytest.raises(CannotStart, match=r"HTTP on 0.0.0.0 .* for no proof \(auth is off\)"):
+        refuse_exposed(settings(ours, http_port=1, http_host="0.0.0.0"))
+    proven = settings(ours, http_port=1, http_host="0.0.0.0", auth="on")
+    refuse_exposed(proven)
+    assert http_tls(proven) is not None
 
 
 def test_insecure_starts_and_is_told_again_and_again() -> None:
