@@ -15,7 +15,7 @@ from broker.client.groups.settle_request import SettleRequest
 FLIGHTS_MAX: Final = 1
 """With two at a time half as many came together, and a member took a tenth less in a second."""
 TOGETHER_MAX: Final = 1000
-WANTED_MAX: Final = 6
+WANTED_MAX: Final = 8
 """More save little, and a program that has a limit would wait for them."""
 LINGER_S: Final = 0.01
 """At 400 batches a second five come together then, and without it two: each write of them costs the

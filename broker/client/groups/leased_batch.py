@@ -78,6 +78,11 @@ class LeasedBatch:
         return max(0.0, self._lease.until_s - anyio.current_time())
 
     @property
+    def until_s(self) -> float:
+        """When the lease is over, on the clock of the event loop."""
+        return self._lease.until_s
+
+    @property
     def messages(self) -> list[Received]:
         """Each message, in order."""
         if self._messages is None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+import anyio
 from anyio.abc import TaskGroup
 
 from broker.client.errors import TidemarkError
@@ -61,14 +62,18 @@ class GroupMember:
             # It waited here until the lease was over: another member has it by now.
             if not batch.lease_s or (batch.alone and not await self._begun(batch)):
                 continue
-            self._given = [it for it in self._given if it.lease_s and not it.settled]
-            self._given.append(batch)
+            self._given = [*self._running(), batch]
             self._alone = batch if batch.alone else None
             return batch
 
+    def _running(self) -> list[LeasedBatch]:
+        """What was given, is not settled, and is still on lease."""
+        now_s = anyio.current_time()
+        return [it for it in self._given if not it.settled and it.until_s > now_s]
+
     async def _begun(self, batch: LeasedBatch) -> bool:
         """Begin a last delivery, with nothing beside it: what fails now fails by itself."""
-        given = [it for it in self._given if it.lease_s and not it.settled]
+        given = self._running()
         for each in given:
             await each.over()
         try:

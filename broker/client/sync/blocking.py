@@ -21,7 +21,7 @@ INTERNAL = {
     # Its argument is a coroutine function; `cut` is for programs.
     "Client": {"cut_cluster"},
     "Collections": {"targets"},
-    "LeasedBatch": {"ack_in", "mark", "plain_closed_tick"},
+    "LeasedBatch": {"ack_in", "mark", "plain_closed_tick", "until_s"},
     "RowScanner": {"gathered"},
     "Scanner": {"step", "taken"},
     "BatchScanner": {"step", "taken"},

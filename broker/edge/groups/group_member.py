@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 
 import anyio
 
-from actors import ActorError, AskTimeout, MailboxFull, Ref, Request
+from actors import ActorError, MailboxFull, Ref, Request
 from broker.core.groups.group_changes import SPANS_MAX
 from broker.core.naming import belongs_to, is_physical
 from broker.core.security.grants import Action, Resource, ResourceKind
 from broker.edge.groups.group_modes import encoded_mode
-from broker.edge.groups.leased_batches import in_parts, leased_reads
+from broker.edge.groups.lease_delivery import TAKE_S, LeaseDelivery, TakingMember, group_ended
 from broker.edge.groups.member_place import FindGroup, MemberPlace
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call, decoded, first_messages
@@ -35,34 +35,26 @@ from broker.node.group_messages import (
     GiveVChannel,
     GroupJoined,
     GroupMessage,
-    LeasedMessages,
     LeaseMessage,
     NackMessages,
     RejectMessages,
-    TakeMessages,
     WatchOwnership,
 )
 from broker.transport import ServerBatchStream
 from schemas.acks import AckRequest, acknowledged_response, scan_ack_request
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
-from schemas.leased import leased_response
 from schemas.message_bytes import encoded
 
 GROUP: Final = frozenset({Action.GROUP})
 CONSUME: Final = frozenset({Action.CONSUME})
-TAKE_S: Final = 45.0
-"""A Group answers a member that waits after half of it, at the latest."""
 SETTLE_S: Final = 40.0
 SETTLING_MAX: Final = 4096
 """Acknowledgements of one member that wait for their answers; then its requests are not read."""
 MEMBER_LENGTH_MAX: Final = 255
-TAKE_BYTES_MIN: Final = 4096
 LIFE_S: Final = 20.0
 """Members take a stream for dead after 30 s without anything, and report it after 25 s. That the
 server itself lives they learn by a ping of each connection, which costs less than each stream."""
-RESPONSE_BYTES: Final = 1 << 20
-"""A lease of more bytes, such as a large transaction, is sent in several responses."""
 
 R = TypeVar("R")
 
@@ -98,8 +90,8 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     try:
         with call.quotas.stream_of(call.identity):
             group, joined = await place.join()
-            member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes)
-            member.pace = ReadPace(call, wanted.vchannel)
+            pace = ReadPace(call, wanted.vchannel)
+            member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes, pace)
             await member.run(requests)
     finally:
         place.leave()
@@ -114,14 +106,13 @@ class ServedMember:
         group: Ref[GroupMessage],
         joined: GroupJoined,
         bytes_max: int,
+        pace: ReadPace,
     ) -> None:
-        self.pace: ReadPace | None = None
         self._stream = stream
         self._group = group
         self._joined = joined
-        self._bytes_max = bytes_max
-        self._credit_bytes = 0
-        self._more_credit = anyio.Event()
+        taker = TakingMember(group, joined.member, bytes_max)
+        self._delivery = LeaseDelivery(stream, taker, self._write_framed, pace)
         self._settled: list[v1.Settled] = []
         self._settling = 0
         self._answers = anyio.Event()
@@ -143,7 +134,7 @@ class ServedMember:
         await self._write(v1.JoinGroupResponse(joined=joined))
         for request in requests:
             self._take(request)
-        works = [self._take_requests, self._answer_settled, self._deliver, self._show_life]
+        works = [self._take_requests, self._answer_settled, self._delivery.run, self._show_life]
         if self._joined.mode is GroupMode.BY_VCHANNEL:
             works.append(self._show_owner)
         async with anyio.create_task_group() as tasks:
@@ -186,7 +177,7 @@ class ServedMember:
     def _take(self, request: v1.JoinGroupRequest) -> None:
         if request.credit_bytes < 0:
             raise invalid_argument(f"a credit of {request.credit_bytes} bytes is below 0")
-        self._grant(request.credit_bytes)
+        self._delivery.grant(request.credit_bytes)
         for settle in request.settle:
             self._settle(settle.number, _request(self._joined.member, settle))
         if request.give is not None:
@@ -198,26 +189,9 @@ class ServedMember:
     def _take_ack(self, ack: AckRequest) -> None:
         """`_take` for nearly every request of a member that settles messages one by one."""
         if ack.credit_bytes:
-            self._grant(ack.credit_bytes)
+            self._delivery.grant(ack.credit_bytes)
         spans = tuple([TickSpan(TimeTick(after), TimeTick(upto)) for after, upto in ack.spans])
         self._settle(ack.number, AckMessages(self._joined.member, ack.lease, spans))
-
-    def _grant(self, credit_bytes: int) -> None:
-        self._credit_bytes += credit_bytes
-        self._more_credit.set()
-
-    async def _deliver(self) -> None:
-        while True:
-            while self._credit_bytes <= 0:
-                self._more_credit = anyio.Event()
-                await self._more_credit.wait()
-            room = await self._stream.room()
-            allowed = max(TAKE_BYTES_MIN, min(room, self._bytes_max, self._credit_bytes))
-            leased = await self._taken(allowed)
-            await self._send(leased)
-            if self.pace is not None:
-                # Behind it, not before: the lease of what is sent runs already.
-                await self.pace.pay(leased.items)
 
     async def _show_owner(self) -> None:
         """Send who is there, and who owns the vchannel, whenever that changes."""
@@ -239,34 +213,11 @@ class ServedMember:
             if self._now_s() >= self._written_s + LIFE_S:
                 await self._write(NOTHING)
 
-    async def _taken(self, bytes_max: int) -> LeasedMessages:
-        answer = await self._asked(TakeMessages(self._joined.member, bytes_max))
-        if isinstance(answer, Refusal):
-            raise Refused(answer.code, answer.cause)
-        return answer
-
     async def _asked(self, request: Request[R]) -> R:
         try:
             return await self._group.ask(request, deadline_s=TAKE_S)
         except ActorError as error:
-            raise _group_ended(error) from error
-
-    async def _send(self, leased: LeasedMessages) -> None:
-        if not leased.lease:
-            return
-        span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
-        parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
-        for number, reads in enumerate(parts, start=1):
-            head = v1.LeasedMessages(
-                lease=leased.lease,
-                span=span,
-                times=leased.times,
-                more=number < len(parts),
-                alone=leased.alone,
-            )
-            framed = leased_response(encoded(head), reads)
-            self._credit_bytes -= len(framed)
-            await self._write_framed(framed)
+            raise group_ended(error) from error
 
     # ---- acknowledgements -------------------------------------------------------------------
 
@@ -367,9 +318,3 @@ def _settled(number: int, answer: Refusal | Exception | None) -> v1.Settled:
         # It died or did not answer: the record may or may not be stored.
         answer = Refusal(StreamingCode.UNKNOWN, f"{answer}; it may or may not be acknowledged")
     return v1.Settled(number=number, code=int(answer.code), cause=answer.cause)
-
-
-def _group_ended(error: ActorError) -> Refused:
-    if isinstance(error, AskTimeout | MailboxFull):
-        return Refused(StreamingCode.INNER, f"the group does not answer ({error}); join again")
-    return Refused(StreamingCode.ON_SHUTDOWN, f"the group ended here ({error}); join again")

@@ -17,6 +17,11 @@ class ReadPace:
         self._call = call
         self._channel = channel
 
+    @property
+    def limited(self) -> bool:
+        """Whether anything has a limit now."""
+        return self._quotas.limited
+
     async def wait(self, items: Sequence[DeliveredItem]) -> None:
         """Wait until these may be sent. Costs nothing without limits."""
         if not self._quotas.limited or not items:

@@ -1,0 +1,130 @@
+"""Send a member what its Group leases to it, within the credit that it granted.
+
+While one lease is written, the next is read from the log: both take as long for large batches. So
+one lease at the most waits here for the one before it, and it is paid for with credit, too.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from actors import ActorError, AskTimeout, MailboxFull, Ref
+from broker.edge.groups.leased_batches import in_parts, leased_reads
+from broker.edge.rpc.read_pace import ReadPace
+from broker.model.failure import Refusal, Refused, StreamingCode
+from broker.node.group_messages import GroupMessage, LeasedMessages, TakeMessages
+from broker.transport import ServerBatchStream
+from schemas.generated.tidemark import v1
+from schemas.leased import leased_response
+from schemas.message_bytes import encoded
+
+TAKE_S: Final = 45.0
+"""A Group answers a member that waits after half of it, at the latest."""
+TAKE_BYTES_MIN: Final = 4096
+RESPONSE_BYTES: Final = 1 << 20
+"""A lease of more bytes, such as a large transaction, is sent in several responses."""
+
+Answer = LeasedMessages | Refusal | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TakingMember:
+    """A member of a Group. `bytes_max`: what one lease may hold."""
+
+    group: Ref[GroupMessage]
+    member: int
+    bytes_max: int
+
+
+class LeaseDelivery:
+    """Of one stream. `write` puts a whole response on it."""
+
+    def __init__(
+        self,
+        stream: ServerBatchStream,
+        taker: TakingMember,
+        write: Callable[[bytes], Awaitable[None]],
+        pace: ReadPace,
+    ) -> None:
+        self._stream = stream
+        self._taker = taker
+        self._write = write
+        self._pace = pace
+        self._credit_bytes = 0
+        self._more_credit = anyio.Event()
+        # Kept: until Python 3.12 each look-up of the running loop is a system call.
+        self._loop = asyncio.get_running_loop()
+
+    def grant(self, credit_bytes: int) -> None:
+        """The member takes so many bytes more."""
+        self._credit_bytes += credit_bytes
+        self._more_credit.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises Refused when the Group has ended, StreamGone."""
+        ahead: asyncio.Future[Answer] | None = None
+        while True:
+            while ahead is None and self._credit_bytes <= 0:
+                self._more_credit = anyio.Event()
+                await self._more_credit.wait()
+            leased = _unless_refused(await (ahead or self._taking(await self._stream.room())))
+            framed = self._paid(leased)
+            # A member with a limit takes the next when it owes nothing.
+            goes_on = bool(framed) and self._credit_bytes > 0 and not self._pace.limited
+            ahead = self._taking(self._taker.bytes_max) if goes_on else None
+            for each in framed:
+                await self._write(each)
+            # Behind it, not before: the lease of what is sent runs already.
+            await self._pace.pay(leased.items)
+
+    def _taking(self, room: int) -> "asyncio.Future[Answer]":
+        allowed = max(TAKE_BYTES_MIN, min(room, self._taker.bytes_max, self._credit_bytes))
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+
+        def answered(given: Answer) -> None:
+            if not answer.done():  # else the stream has ended
+                answer.set_result(given)
+
+        take = TakeMessages(self._taker.member, allowed)
+        try:
+            self._taker.group.ask_then(take, answered, deadline_s=TAKE_S)
+        except ActorError as error:
+            answered(error)
+        return answer
+
+    def _paid(self, leased: LeasedMessages) -> list[bytes]:
+        """The responses of a lease, whose bytes leave the credit; none for no lease."""
+        if not leased.lease:
+            return []
+        span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
+        parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
+        framed: list[bytes] = []
+        for number, reads in enumerate(parts, start=1):
+            head = v1.LeasedMessages(
+                lease=leased.lease,
+                span=span,
+                times=leased.times,
+                more=number < len(parts),
+                alone=leased.alone,
+            )
+            framed.append(leased_response(encoded(head), reads))
+            self._credit_bytes -= len(framed[-1])
+        return framed
+
+
+def group_ended(error: Exception) -> Refused:
+    """What a member hears when its Group does not answer, or lives no more."""
+    if isinstance(error, AskTimeout | MailboxFull):
+        return Refused(StreamingCode.INNER, f"the group does not answer ({error}); join again")
+    return Refused(StreamingCode.ON_SHUTDOWN, f"the group ended here ({error}); join again")
+
+
+def _unless_refused(answer: Answer) -> LeasedMessages:
+    if isinstance(answer, LeasedMessages):
+        return answer
+    if isinstance(answer, Refusal):
+        raise Refused(answer.code, answer.cause)
+    raise group_ended(answer) from answer
