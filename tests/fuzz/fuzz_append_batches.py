@@ -1,6 +1,7 @@
 """Batches of the native protocol: the scanner of the Append stream, and the checks behind it."""
 
 from broker.codec.stored_headers import StoredHeaders
+from broker.core.segments.segment_assigner import ROW_TYPES
 from broker.edge.tidemark.batch_admission import BatchAdmission
 from broker.model.batch import Codec, NewBatch
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
@@ -45,10 +46,11 @@ def _read(batch: NewBatch) -> None:
     )
     whole = RecordSlice(record, 0, len(record.sizes))
     assert len(_HEADERS.stored(whole)) == len(_HEADERS.keys(whole)) == len(record.sizes)
-    try:
-        _HEADERS.batch_effect(batch.type, batch.part.properties)
-    except BadHeader:
-        pass
+    if batch.type in ROW_TYPES:
+        try:
+            _HEADERS.batch_effect(batch.type, batch.part.properties)
+        except BadHeader:
+            pass
     _HEADERS.letters([whole])
 
 
