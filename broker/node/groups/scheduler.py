@@ -205,17 +205,23 @@ class Scheduler(Actor[LookAtSchedule]):
     async def _write_floor(self, reached: TimeTick) -> None:
         """Write down, now and then, up to where nothing waits any more."""
         now_s = self._context.clock.monotonic_s()
-        if not self._read_since_floor or now_s - self._floor_s < FLOOR_S or not self._caught_up:
+        if now_s - self._floor_s < FLOOR_S or not self._caught_up:
             return
-        oldest, floor = (
-            self._schedule.oldest_tick(),
-            self._opened.groups.table.groups[self._key].floor,
-        )
+        self._floor_s = now_s
+        floor = self._opened.groups.table.groups[self._key].floor
+        if not self._read_since_floor and not self._holds(floor):
+            return
+        oldest = self._schedule.oldest_tick()
         upto = reached if oldest is None else TimeTick(oldest - 1)
-        self._floor_s, self._read_since_floor = now_s, False
+        self._read_since_floor = False
         if upto > floor:
             change = MessagesAcked(self._key.name, (TickSpan(floor, upto),))
             await self._writer.write(self._key.vchannel, change)
+
+    def _holds(self, floor: TimeTick) -> bool:
+        """Whether it holds back what could go: that of a quiet vchannel would for ever."""
+        segments = self._opened.log.segments()
+        return bool(segments) and floor <= segments[-1].last_tick
 
 
 def scheduler_spec(name: PChannelName, key: GroupKey, node: NodeRuntime) -> ChildSpec:

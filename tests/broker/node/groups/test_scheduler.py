@@ -3,24 +3,28 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.codec.stored_times import released_message
+from broker.core.groups.schedule_name import SCHEDULE
 from broker.model.batch import BatchPart, Codec, NewBatch
+from broker.model.groups.consumer_group import GroupKey
 from broker.model.groups.delivery_times import ReleasedMessage
-from broker.model.ids import MessageId
-from broker.model.message import RELEASED, Appended, MessageType
+from broker.model.message import GROUP_CHANGE, RELEASED, Appended, MessageType
 from broker.model.record import Record
 from broker.node.group_messages import OpenSchedule
 from broker.node.groups.due_messages import DueMessages
+from broker.node.groups.scheduler import FLOOR_S
 from schemas.batches import shared_properties
 from schemas.packing import pack
 from schemas.stored import payload_of
 from tests.broker.node.groups.test_group_survival import killer
 from tests.broker.node.space.test_disk_watch import FULL, RoomFake
+from tests.broker.node.test_truncation import LIMITS, HoldsFake, retaining
 from tests.broker.node.world import PCHANNEL, World, message, running_node
 
 VCHANNEL = f"{PCHANNEL}_7v0"
@@ -54,7 +58,8 @@ async def stored(world: World) -> list[Record]:
     while (opened := world.node.open_channels.find(PCHANNEL)) is None:
         await world.clock.sleep(0.1)
     found: list[Record] = []
-    while (next_id := found[-1].next_id if found else MessageId(1)) < opened.tail.next_id:
+    first_id = opened.log.bounds().first_id
+    while (next_id := found[-1].next_id if found else first_id) < opened.tail.next_id:
         found += await opened.log.read(next_id, 1 << 20)
     return found
 
@@ -151,6 +156,32 @@ def test_the_floor_of_a_schedule_follows_its_oldest_message() -> None:
             assert len(await releases(world)) == 1
 
     run_seeded(0, scenario)
+
+
+def test_a_schedule_of_a_quiet_vchannel_holds_nothing_back_of_the_log_it_shares() -> None:
+    async def scenario() -> None:
+        limits = replace(LIMITS, hold_bytes_max=1 << 30)
+        async with retaining(HoldsFake(), limits) as world:
+            await world.assign()
+            await open_schedule(world)
+            await world.append(delayed(["a"], world.clock.wall_ms() + 1000))
+            await until_released(world, 1)
+            await world.clock.sleep(2 * FLOOR_S)  # it writes what it has read
+            for _ in range(60):
+                await world.append(message("x" * 100, shard=1))
+            await world.clock.sleep(2 * FLOOR_S)
+            opened = world.node.open_channels.find(PCHANNEL)
+            assert opened is not None
+            floor = opened.groups.table.groups[GroupKey(VCHANNEL, SCHEDULE)].floor
+            assert floor >= opened.log.segments()[-1].last_tick
+            assert (await world.offsets()).first_id > 50
+            # Once for each segment: it is in the newest one now.
+            next_id = opened.tail.next_id
+            await world.clock.sleep(20 * FLOOR_S)
+            kinds = {it.kind for it in await stored(world) if it.base_id >= next_id}
+            assert GROUP_CHANGE not in kinds
+
+    run_seeded(1, scenario)
 
 
 def test_a_delayed_message_that_was_removed_is_left_out() -> None:
