@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from schemas.encoding.entries import write_entry
-from schemas.encoding.fields import field, fields
+from schemas.encoding.fields import few_fields, field, fields
 from schemas.encoding.varint import Malformed, signed, varint
 from schemas.status import read_streaming_error
 
@@ -21,6 +21,9 @@ OWN: Final = "_own"
 not know these refuses reserved names, so it never stores the batch without them."""
 WHOLE: Final = "_whole"
 """The shared property of a batch that is a transaction of its own."""
+NUMBERS_MAX: Final = 262_144
+"""In one list of an AppendRequest: more than a batch may have messages, so that one with a few too
+many is refused alone."""
 STORED: Final = 1
 """`Form.STORED`; 0 is `Form.PAYLOADS`."""
 ARROW: Final = 3
@@ -153,11 +156,11 @@ def shared_properties(properties: Iterable[tuple[str, str]]) -> bytes:
 
 
 def scan_append_request(frame: bytes) -> ScannedBatch:
-    """The batch in a frame. Raises Malformed."""
+    """The batch in a frame. Raises Malformed, also for FEW_MAX fields and NUMBERS_MAX."""
     found: dict[str, object] = {}
     properties: list[bytes] = []
     lists: dict[str, list[bytes]] = {}
-    for tag, first, stop in fields(frame, 0, len(frame)):
+    for tag, first, stop in few_fields(frame, 0, len(frame)):
         match tag:
             case 0x1A:
                 properties.append(field(0x1A, frame[first:stop]))
@@ -374,6 +377,8 @@ def _packed(tag: bytes, numbers: tuple[int, ...]) -> bytes:
 def _numbers(packed: bytes) -> tuple[int, ...]:
     if len(packed) % 4:
         raise Malformed(f"{len(packed)} bytes of packed numbers, four each", 0)
+    if len(packed) > 4 * NUMBERS_MAX:
+        raise Malformed(f"a list of {len(packed) // 4} numbers; at most {NUMBERS_MAX}", 0)
     return _words(len(packed) // 4).unpack(packed)
 
 

@@ -12,7 +12,7 @@ around, and raise any error.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import betterproto2
@@ -20,13 +20,16 @@ from betterproto2 import FieldMetadata, Message
 
 from schemas.encoding.fields import FIXED32, FIXED64, LENGTH, VARINT, copied, fields
 from schemas.encoding.varint import UINT64_MAX, Malformed, read_varint, signed, varint
+from schemas.field_budget import LARGEST, MESSAGE_FIELDS, STEP, FieldBudget
 
 M = TypeVar("M", bound=Message)
 Write = Callable[[list[bytes], Any], None]
 """Adds a value that is set, with its tag, to the parts of a message."""
-Read = Callable[[bytes, int, int], Any]
+Read = Callable[[bytes, int, int, FieldBudget], Any]
 """The value of a field whose content is `data[first:stop]`; for a varint, `first` is its value."""
 
+UNBOUNDED: Final = FieldBudget(None)
+"""Of what this process, or another one of the cluster, has made."""
 _INT64_MIN: Final = -(1 << 63)
 _UINT32_MAX: Final = (1 << 32) - 1
 _VARINTS: Final = frozenset(
@@ -53,13 +56,13 @@ _LENGTHS: Final = frozenset(
 
 
 _PLAIN_READS: Final[dict[str, Read]] = {
-    betterproto2.TYPE_INT64: lambda _, value, __: signed(value),
-    betterproto2.TYPE_INT32: lambda _, value, __: (value & _UINT32_MAX ^ 1 << 31) - (1 << 31),
-    betterproto2.TYPE_UINT64: lambda _, value, __: value,
-    betterproto2.TYPE_UINT32: lambda _, value, __: value & _UINT32_MAX,
-    betterproto2.TYPE_BOOL: lambda _, value, __: value > 0,
-    betterproto2.TYPE_STRING: lambda data, first, stop: data[first:stop].decode(),
-    betterproto2.TYPE_BYTES: lambda data, first, stop: data[first:stop],
+    betterproto2.TYPE_INT64: lambda _, value, __, ___: signed(value),
+    betterproto2.TYPE_INT32: lambda _, value, __, ___: (value & _UINT32_MAX ^ 1 << 31) - (1 << 31),
+    betterproto2.TYPE_UINT64: lambda _, value, __, ___: value,
+    betterproto2.TYPE_UINT32: lambda _, value, __, ___: value & _UINT32_MAX,
+    betterproto2.TYPE_BOOL: lambda _, value, __, ___: value > 0,
+    betterproto2.TYPE_STRING: lambda data, first, stop, _: data[first:stop].decode(),
+    betterproto2.TYPE_BYTES: lambda data, first, stop, _: data[first:stop],
 }
 
 
@@ -104,26 +107,36 @@ def encoded(message: Message) -> bytes:
     return b"".join(parts)
 
 
-def parsed(kind: type[M], data: bytes) -> M:
-    """The message in these bytes. Raises Malformed or UnicodeDecodeError: both are ValueErrors."""
+def parsed(kind: type[M], data: bytes, budget: FieldBudget = UNBOUNDED) -> M:
+    """The message in these bytes. Raises Malformed or UnicodeDecodeError: both are ValueErrors.
+
+    Give a budget for what a stranger has sent, or call `parsed_bounded`.
+    """
     try:
-        return _parsed(kind, data, 0, len(data))
+        return _parsed(kind, data, 0, len(data), budget)
     except RecursionError:
         raise Malformed("messages that are nested too deep", 0) from None
 
 
-def _parsed(kind: type[M], data: bytes, first: int, stop: int) -> M:
+def parsed_bounded(kind: type[M], data: bytes) -> M:
+    """The same for what a stranger has sent; more than LARGEST fields are Malformed."""
+    return parsed(kind, data, FieldBudget(LARGEST))
+
+
+def _parsed(kind: type[M], data: bytes, first: int, stop: int, budget: FieldBudget) -> M:
     try:
         readers = _READERS[kind]
     except KeyError:
         readers = _READERS[kind] = _readers_of(kind)
     values: dict[str, Any] = {}
     merged: dict[str, list[tuple[Read, int, int]]] = {}
-    unknown: list[bytes] = []
-    for tag, start, end in fields(data, first, stop):
+    # Not a list: of tiny fields it would take 20 times their size.
+    unknown = bytearray()
+    budget.take(MESSAGE_FIELDS)
+    for tag, start, end in _counted(fields(data, first, stop), budget):
         reader = readers.get(tag)
         if reader is None:
-            unknown.append(copied(data, tag, start, end))
+            unknown += copied(data, tag, start, end)
             continue
         name, into, read, others = reader
         for other in others:
@@ -133,17 +146,33 @@ def _parsed(kind: type[M], data: bytes, first: int, stop: int) -> M:
             # Read below, once: else nested ones would be read twice at each level.
             merged.setdefault(name, []).append((read, start, end))
             continue
-        value = read(data, start, end)
+        value = read(data, start, end, budget)
         if into:
             _join(values, name, into, value)
         else:
             values[name] = value
     for name, parts in merged.items():
-        values[name] = _read_merged(data, parts)
+        values[name] = _read_merged(data, parts, budget)
     found = kind(**values)
     if unknown:
-        found._unknown_fields = b"".join(unknown)  # noqa: SLF001 - there is no public name
+        found._unknown_fields = bytes(unknown)  # noqa: SLF001 - there is no public name
     return found
+
+
+def _counted(found: Iterator[Any], budget: FieldBudget) -> Iterator[Any]:
+    """The same, within the budget, which is looked at before each STEP of them."""
+    if budget is UNBOUNDED:
+        return found
+    return _in_steps(found, budget)
+
+
+def _in_steps(found: Iterator[Any], budget: FieldBudget) -> Iterator[Any]:
+    count = 0
+    for count, it in enumerate(found, 1):
+        yield it
+        if not count % STEP:
+            budget.take(STEP)
+    budget.take(count % STEP)
 
 
 def _join(values: dict[str, Any], name: str, into: str, value: Any) -> None:
@@ -155,14 +184,14 @@ def _join(values: dict[str, Any], name: str, into: str, value: Any) -> None:
         values.setdefault(name, {})[value[0]] = value[1]
 
 
-def _read_merged(data: bytes, parts: Sequence[tuple[Read, int, int]]) -> Any:
+def _read_merged(data: bytes, parts: Sequence[tuple[Read, int, int]], budget: FieldBudget) -> Any:
     """The message in these parts of the data, most often one."""
     read, start, end = parts[0]
     if len(parts) == 1:
-        return read(data, start, end)
+        return read(data, start, end, budget)
     # The protobuf libraries merge them, which is to read one behind the other.
     joined = b"".join([data[at:until] for _, at, until in parts])
-    return read(joined, 0, len(joined))
+    return read(joined, 0, len(joined), budget)
 
 
 def _shape(kind: Any) -> Any:
@@ -303,12 +332,12 @@ def _others(kind: Any, name: str, meta: FieldMetadata) -> tuple[str, ...]:
 def _read_of(proto_type: str, own: Any) -> Read:
     if proto_type in _FIXED:
         unpack = _FIXED[proto_type][1].unpack_from
-        return lambda data, first, _: unpack(data, first)[0]
+        return lambda data, first, _, __: unpack(data, first)[0]
     if proto_type == betterproto2.TYPE_ENUM:
         # 32 bits, whatever is sent.
-        return lambda _, value, __: own((value & _UINT32_MAX ^ 1 << 31) - (1 << 31))
+        return lambda _, value, __, ___: own((value & _UINT32_MAX ^ 1 << 31) - (1 << 31))
     if proto_type == betterproto2.TYPE_MESSAGE:
-        return lambda data, first, stop: _parsed(own, data, first, stop)
+        return lambda data, first, stop, budget: _parsed(own, data, first, stop, budget)
     read = _PLAIN_READS.get(proto_type)
     if read is None:
         raise TypeError(f"fields of type {proto_type} have no code here: add it")
@@ -316,8 +345,8 @@ def _read_of(proto_type: str, own: Any) -> Read:
 
 
 def _map_read(entry: Read, of_value: Any) -> Read:
-    def read(data: bytes, first: int, stop: int) -> Any:
-        pair = entry(data, first, stop)
+    def read(data: bytes, first: int, stop: int, budget: FieldBudget) -> Any:
+        pair = entry(data, first, stop, budget)
         # Of an entry without a value: betterproto2 has None for a message.
         return pair.key, of_value() if pair.value is None else pair.value
 
@@ -327,15 +356,19 @@ def _map_read(entry: Read, of_value: Any) -> Read:
 def _packed(proto_type: str, one: Read) -> Read:
     width = _FIXED[proto_type][1].size if proto_type in _FIXED else 0
 
-    def read(data: bytes, first: int, stop: int) -> list[Any]:
+    def numbers(data: bytes, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        at = first
+        while at < stop:
+            value, at = read_varint(data, at, stop)
+            yield value, at
+
+    def read(data: bytes, first: int, stop: int, budget: FieldBudget) -> list[Any]:
         if width:
             if (stop - first) % width:
                 raise Malformed(f"packed numbers of {width} bytes in {stop - first} bytes", first)
-            return [one(data, at, at + width) for at in range(first, stop, width)]
-        found, at = [], first
-        while at < stop:
-            value, at = read_varint(data, at, stop)
-            found.append(one(data, value, at))
-        return found
+            budget.take((stop - first) // width)
+            return [one(data, at, at + width, budget) for at in range(first, stop, width)]
+        found = _counted(numbers(data, first, stop), budget)
+        return [one(data, value, at, budget) for value, at in found]
 
     return read

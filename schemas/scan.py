@@ -15,11 +15,14 @@ from typing import Final, NamedTuple
 
 from schemas.encoding.base36 import read_base36
 from schemas.encoding.entries import read_entry, write_entry
-from schemas.encoding.fields import fields, read_length
+from schemas.encoding.fields import few_fields, fields, read_length
 from schemas.encoding.varint import Malformed, read_varint, signed, varint
 
 SERVER_KEYS: Final = ("_tt", "_lc", "_lcs", "_wt", "_np")
 """Properties that only a server sets; what a client sends under these keys is not stored."""
+
+PROPERTIES_MAX: Final = 1024
+"""Of one message, of which Milvus's have ten; each reader looks through them again."""
 
 STORED_PAYLOAD: Final = b"\x12"
 STORED_PROPERTY: Final = b"\x1a"
@@ -28,6 +31,13 @@ _REPEATED_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc", "_tx"})
 _REMEMBERED_MAX: Final = 1024
 _REMEMBERED_BYTES_MAX: Final = 1024
 _SERVER_KEYS: Final = frozenset(SERVER_KEYS)
+
+
+class TooManyProperties(Malformed):
+    """A message with more properties than a reader should have to look at."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"a message of more than {PROPERTIES_MAX} properties", offset)
 
 
 class ScannedMessage(NamedTuple):
@@ -174,6 +184,8 @@ def _read_region(region: bytes) -> ScannedMessage | None:
         stored[position] = 0x1A
         position = stop
         count += 1
+        if count > PROPERTIES_MAX:
+            raise TooManyProperties(position)
     # A key that stands twice, or one of the server's, is not stored as it came.
     if count != len(properties) or not _SERVER_KEYS.isdisjoint(properties):
         return None
@@ -192,7 +204,7 @@ def _remember(region: bytes, facts: ScannedMessage) -> None:
 def _scan_any_request(frame: bytes) -> ScannedProduce | Close | None:
     """Parts of one embedded message merge by being joined, which is how protobuf defines it."""
     found: bytes | Close | None = None
-    for tag, first, stop in fields(frame, 0, len(frame)):
+    for tag, first, stop in few_fields(frame, 0, len(frame)):
         if tag == 0x0A:
             found = (found if isinstance(found, bytes) else b"") + frame[first:stop]
         elif tag == 0x12:
@@ -203,7 +215,7 @@ def _scan_any_request(frame: bytes) -> ScannedProduce | Close | None:
 def _scan_any_produce(data: bytes) -> ScannedProduce:
     request_id = 0
     message: list[bytes] = []
-    for tag, first, stop in fields(data, 0, len(data)):
+    for tag, first, stop in few_fields(data, 0, len(data)):
         if tag == 0x08:
             request_id = signed(first)
         elif tag == 0x12:
@@ -216,12 +228,14 @@ def _scan_any_message(data: bytes) -> ScannedMessage:
     """Reads everything and writes the stored form anew, without what must not be in it."""
     payload = b""
     properties: dict[str, str] = {}
-    for tag, first, stop in fields(data, 0, len(data)):
+    for tag, first, stop in few_fields(data, 0, len(data)):
         if tag == 0x0A:
             payload = data[first:stop]
         elif tag == 0x12:
             key, value = read_entry(data[first:stop])
             properties[key] = value
+            if len(properties) > PROPERTIES_MAX:
+                raise TooManyProperties(stop)
     stripped = tuple(key for key in SERVER_KEYS if properties.pop(key, None) is not None)
     parts = [STORED_PAYLOAD, varint(len(payload)), payload] if payload else []
     parts += [write_entry(STORED_PROPERTY, key, value) for key, value in properties.items()]

@@ -7,7 +7,7 @@ their bytes: reading one is then a slice and a lookup.
 from functools import lru_cache
 from typing import Final
 
-from schemas.encoding.fields import fields
+from schemas.encoding.fields import few_fields
 from schemas.encoding.varint import Malformed, varint
 
 STEADY_KEYS: Final = frozenset({"_t", "_v", "_h", "_vc", "_wt", "_lcs"})
@@ -55,7 +55,7 @@ def _read_short(content: bytes) -> tuple[str, str] | None:
 
 def _read_any(content: bytes) -> tuple[str, str]:
     key = value = ""
-    for tag, first, stop in fields(content, 0, len(content)):
+    for tag, first, stop in few_fields(content, 0, len(content)):
         if tag == 0x0A:
             key = _text(content, first, stop)
         elif tag == 0x12:

@@ -65,6 +65,11 @@ class FrameSplitter:
         self._needed = HEAD_BYTES
         self._drop = 0
 
+    @property
+    def announced(self) -> int:
+        """The length of the unfinished message, which is to be kept; 0 while it is not known."""
+        return self._length if self.pending and self._needed > HEAD_BYTES and not self._drop else 0
+
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that `data` completes, in order.
 

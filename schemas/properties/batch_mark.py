@@ -16,6 +16,8 @@ VCHANNELS_MAX: Final = 64
 """For a batch on more vchannels, only the total number of transactions is stored."""
 _NUMBER_BYTES: Final = 8
 _RESERVED: Final = frozenset(",=")
+_REMEMBERED_MAX: Final = 16 * 1024
+"""Of a text; one with VCHANNELS_MAX names is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,12 @@ def write_batch_mark(app: str, batch: int, vchannels: Sequence[str]) -> str:
     return f"{int.from_bytes(digest) >> 1}:{len(vchannels)}:{named}"
 
 
-@lru_cache(maxsize=64)
 def read_batch_mark(text: str) -> BatchMark:
     """Raises BadProperty."""
+    return (_remembered if len(text) <= _REMEMBERED_MAX else _read)(text)
+
+
+def _read(text: str) -> BatchMark:
     number, _, rest = text.partition(":")
     total, _, named = rest.partition(":")
     try:
@@ -52,3 +57,6 @@ def read_batch_mark(text: str) -> BatchMark:
         return BatchMark(int(number), int(total), {name: int(count) for name, _, count in pairs})
     except ValueError as error:
         raise BadProperty(BATCH.key, text, "not of the form <id>:<total>:<names>") from error
+
+
+_remembered = lru_cache(maxsize=64)(_read)

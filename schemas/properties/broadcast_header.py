@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from schemas.encoding.fields import field, fields
+from schemas.encoding.fields import few_fields, field
 from schemas.encoding.varint import Malformed, varint
 from schemas.generated.milvus.proto import messages
-from schemas.message_bytes import parsed
+from schemas.message_bytes import parsed_bounded
 from schemas.properties.keys import BROADCAST, BadProperty
 
 _ID_TAG: Final = 0x08
@@ -17,6 +17,8 @@ _SYNC_TAG: Final = 0x20
 _DOMAIN_TAG: Final = 0x08
 _NAME_TAG: Final = 0x12
 _SHARED_TAG: Final = 0x18
+_REMEMBERED_MAX: Final = 128 * 1024
+"""Of a text; that of a broadcast to 2,048 vchannels is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,18 @@ def _number(tag: int, value: int) -> bytes:
     return varint(tag) + varint(value) if value else b""
 
 
-@lru_cache(maxsize=256)
 def read_broadcast_id(text: str) -> int:
     """Only the id, for readers who ask at each copy; 0 when it has none. Raises BadProperty.
 
     All copies of a broadcast have the same text.
     """
+    return (_remembered if len(text) <= _REMEMBERED_MAX else _read_id)(text)
+
+
+def _read_id(text: str) -> int:
     data = BROADCAST.decode(text)
     try:
-        ids = [first for tag, first, _ in fields(data, 0, len(data)) if tag == _ID_TAG]
+        ids = [first for tag, first, _ in few_fields(data, 0, len(data)) if tag == _ID_TAG]
     except Malformed as error:
         raise BadProperty(BROADCAST.key, text, f"no BroadcastHeader ({error})") from error
     return ids[-1] if ids else 0
@@ -76,7 +81,7 @@ def read_broadcast_header(text: str) -> BroadcastHeader:
     """The header in a property's text. Raises BadProperty."""
     data = BROADCAST.decode(text)
     try:
-        found = parsed(messages.BroadcastHeader, data)
+        found = parsed_bounded(messages.BroadcastHeader, data)
     except Exception as error:
         raise BadProperty(BROADCAST.key, text, f"no BroadcastHeader ({error})") from error
     return BroadcastHeader(
@@ -85,3 +90,6 @@ def read_broadcast_header(text: str) -> BroadcastHeader:
         tuple(HeaderKey(int(it.domain), it.key, it.shared) for it in found.Resource_keys),
         found.ack_sync_up,
     )
+
+
+_remembered = lru_cache(maxsize=256)(_read_id)

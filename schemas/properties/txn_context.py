@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from schemas.encoding.fields import fields
+from schemas.encoding.fields import few_fields
 from schemas.encoding.varint import signed, varint
 
 
@@ -24,7 +24,7 @@ class TxnContext:
     def decode(cls, data: bytes) -> Self:
         """Raises Malformed."""
         txn_id = keepalive_ms = 0
-        for tag, first, _ in fields(data, 0, len(data)):
+        for tag, first, _ in few_fields(data, 0, len(data)):
             if tag == 0x08:
                 txn_id = signed(first)
             elif tag == 0x10:
@@ -34,7 +34,7 @@ class TxnContext:
 
 def begin_keepalive_ms(header: bytes) -> int:
     """What a `messages.BeginTxnMessageHeader` asks for; 0 for the default. Raises Malformed."""
-    asked = [signed(first) for tag, first, _ in fields(header, 0, len(header)) if tag == 0x08]
+    asked = [signed(first) for tag, first, _ in few_fields(header, 0, len(header)) if tag == 0x08]
     return asked[-1] if asked else 0
 
 

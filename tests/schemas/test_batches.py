@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.batches import (
+    NUMBERS_MAX,
     OWN,
     Landed,
     NotLanded,
@@ -213,3 +214,18 @@ def test_ids_of_a_read_batch_that_are_cut_are_malformed() -> None:
 def test_numbers_that_are_not_packed_are_read_too() -> None:
     encoded = b"\x15\x01\x00\x00\x00\x15\x02\x00\x00\x00"
     assert scan_append_request(encoded).sizes == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x78\x01" * 40_000, b"\x1a\x00" * 40_000, b"\x15\0\0\0\0" * 40_000]
+)
+def test_a_request_of_very_many_fields_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed, match="more than 32768 fields"):
+        scan_append_request(data)
+
+
+def test_a_list_of_very_many_numbers_is_malformed_and_one_too_many_is_not() -> None:
+    few = scan_append_request(field(0x12, b"\1\0\0\0" * 65_537))
+    assert len(few.sizes) == 65_537
+    with pytest.raises(Malformed, match=f"at most {NUMBERS_MAX}"):
+        scan_append_request(field(0x12, b"\1\0\0\0" * (NUMBERS_MAX + 1)))

@@ -15,12 +15,14 @@ from schemas.generated.milvus.proto.streaming import (
     ProduceMessageRequest,
     ProduceRequest,
 )
+from schemas.scan import PROPERTIES_MAX
 from schemas.wire import (
     SERVER_KEYS,
     Close,
     Malformed,
     ScannedMessage,
     ScannedProduce,
+    TooManyProperties,
     message,
     produce_request,
     request_id_at,
@@ -196,3 +198,29 @@ def test_a_request_id_is_read_from_the_beginning_of_a_request() -> None:
 @pytest.mark.parametrize("beginning", [b"", b"\x0a", b"\x0a\x05\x12\x00", b"\x12\x00", bytes(32)])
 def test_a_request_without_its_id_in_front_has_none_to_read(beginning: bytes) -> None:
     assert request_id_at(beginning) is None
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x7a\x00"], ids=["plain", "with an unknown field"])
+def test_a_message_of_very_many_properties_is_malformed(tail: bytes) -> None:
+    def request(count: int) -> bytes:
+        named = {f"k{number}": "" for number in range(count)}
+        return produce_request(7, message(b"x", named) + tail)
+
+    assert isinstance(scan_produce_request(request(PROPERTIES_MAX)), ScannedProduce)
+    with pytest.raises(TooManyProperties, match=f"more than {PROPERTIES_MAX} properties"):
+        scan_produce_request(request(PROPERTIES_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x78\x01" * 40_000,
+        field(0x0A, b"\x78\x01" * 40_000),
+        produce_request(1, b"\x78\x01" * 40_000),
+        produce_request(1, field(0x12, b"\x78\x01" * 40_000)),
+    ],
+    ids=["request", "produce", "message", "property"],
+)
+def test_very_many_fields_are_malformed_wherever_they_are(data: bytes) -> None:
+    with pytest.raises(Malformed, match="more than 32768 fields"):
+        scan_produce_request(data)

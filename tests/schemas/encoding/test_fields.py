@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.encoding.fields import field, fields
+from schemas.encoding.fields import FEW_MAX, few_fields, field, fields
 from schemas.encoding.varint import Malformed, varint
 from tests.schemas import messages
 
@@ -61,3 +61,10 @@ def test_what_breaks_the_format_is_named(data: bytes, what: str) -> None:
 def test_nothing_is_read_past_the_end_given() -> None:
     with pytest.raises(Malformed):
         list(fields(b"\x12\x03abc", 0, 4))
+
+
+def test_few_fields_are_those_of_all_and_very_many_are_malformed() -> None:
+    data = b"\x78\x01" * FEW_MAX
+    assert list(few_fields(data, 0, len(data))) == list(fields(data, 0, len(data)))
+    with pytest.raises(Malformed, match=f"more than {FEW_MAX} fields"):
+        list(few_fields(data + b"\x78\x01", 0, len(data) + 2))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.encoding.id_list import read_ids, with_ids
+from schemas.encoding.fields import field
+from schemas.encoding.id_list import IDS_BYTES_MAX, read_ids, with_ids
 from schemas.encoding.varint import Malformed, varint
 from schemas.generated.milvus.proto import messages as generated
 from tests.schemas import messages
@@ -38,3 +39,11 @@ def test_a_damaged_list_is_malformed() -> None:
     for damaged in (b"\x1a\x05", b"\x1a\x01\x80", b"\x18"):
         with pytest.raises(Malformed):
             read_ids(damaged, 3)
+
+
+@pytest.mark.parametrize(
+    "header", [field(0x12, b"\x01" * (IDS_BYTES_MAX + 1)), b"\x10\x01" * 40_000]
+)
+def test_very_many_ids_are_malformed(header: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_ids(header, 2)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from schemas.encoding.base64_text import read_base64
 from schemas.encoding.varint import Malformed, varint
 from schemas.generated.milvus.proto import messages as generated
+from schemas.properties import insert_header
 from schemas.properties.insert_header import PartitionRows, assigned, read_insert_header
 from tests.schemas import messages
 
@@ -84,3 +85,12 @@ def test_a_damaged_header_is_malformed() -> None:
     for damaged in (b"\x08", b"\x12\x05", b"\x12\x02\x22\x05", b"\x12\x03\x22\x01\x08"):
         with pytest.raises(Malformed):
             read_insert_header(damaged)
+
+
+def test_long_headers_are_read_and_not_remembered() -> None:
+    header = b"\x08\x05" + b"\x12\x00" * 5_000
+    before = insert_header._remembered.cache_info(), insert_header._assigned_before.cache_info()
+    assert len(read_insert_header(header).partitions) == 5_000
+    assert assigned(header, 7, 9).startswith(b"\x08\x05\x12")
+    after = insert_header._remembered.cache_info(), insert_header._assigned_before.cache_info()
+    assert before == after
