@@ -15,6 +15,9 @@ COLLECTION_NAME_LENGTH_MAX = 255
 
 PCHANNEL_NAME_LENGTH_MAX = 128
 
+VCHANNEL_NAME_LENGTH_MAX = 256
+"""Every node that has seen a message of it keeps the name in memory and in its snapshots."""
+
 _CONTROL_SUFFIX = "vcchan"
 _INT64_MAX = (1 << 63) - 1
 _COLLECTION_ID = re.compile(r".*_([0-9]+)v[0-9]+", re.DOTALL)
@@ -79,6 +82,23 @@ def belongs_to(name: str, pchannel: PChannelName) -> bool:
     # `pchannel_of` without its calls: every append passes here twice.
     head, mark, end = name.rpartition("_")
     return (head if mark and "v" in end else name) == pchannel
+
+
+def new_vchannel_fault(name: str, pchannel: PChannelName) -> str:
+    """What is wrong with a vchannel that a message for this pchannel names; "" for nothing.
+
+    Messages of it may be stored already, so this is asked of new messages only.
+    """
+    if not belongs_to(name, pchannel):
+        return f"vchannel {_shown(name)} is not on pchannel {pchannel!r} of this stream"
+    if len(name) > VCHANNEL_NAME_LENGTH_MAX:
+        return (
+            f"vchannel {_shown(name)} has {len(name)} characters; at most"
+            f" {VCHANNEL_NAME_LENGTH_MAX} are allowed"
+        )
+    if not name.isascii() or not name.isprintable():
+        return f"vchannel {_shown(name)} must consist of printable ASCII characters"
+    return ""
 
 
 def collection_id_of(vchannel: str) -> CollectionId | None:

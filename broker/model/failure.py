@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
+
+CAUSE_BYTES_MAX: Final = 4096
+"""Of UTF-8. It is sent in headers, of which many peers take 8 KiB, and a cause may quote what a
+peer has sent."""
+_SURELY_SHORT: Final = CAUSE_BYTES_MAX // 4
 
 
 class StreamingCode(IntEnum):
@@ -34,10 +40,20 @@ class StreamingCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was not carried out: what was wrong, with which value, and what to do."""
+    """A request that was not carried out: what was wrong, with which value, and what to do.
+
+    A cause of over CAUSE_BYTES_MAX is cut.
+    """
 
     code: StreamingCode
     cause: str
+
+    def __post_init__(self) -> None:
+        if len(self.cause) > _SURELY_SHORT:
+            data = self.cause.encode("utf-8", "replace")
+            if len(data) > CAUSE_BYTES_MAX:
+                cut = data[: CAUSE_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."
+                object.__setattr__(self, "cause", cut)
 
 
 class Dropped(Refusal):
@@ -62,8 +78,8 @@ class Refused(Exception):
     """A `Refusal` as an exception."""
 
     def __init__(self, code: StreamingCode, cause: str) -> None:
-        super().__init__(f"{code.name}: {cause}")
         self.refusal = Refusal(code, cause)
+        super().__init__(f"{code.name}: {self.refusal.cause}")
 
 
 class ComeLater(Refused):

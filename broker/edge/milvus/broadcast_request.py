@@ -13,7 +13,7 @@ from typing import Final
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.broadcast.messages import AckBroadcast
 from broker.core.log.carried_types import client_refusal
-from broker.core.naming import pchannel_of
+from broker.core.naming import new_vchannel_fault, pchannel_of
 from broker.edge.milvus.message_admission import EMPTY_HEADER, NOT_A_REPLICA
 from broker.model.broadcast import Broadcast, ResourceDomain, ResourceKey
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -26,7 +26,7 @@ from broker.model.message import (
 )
 from broker.ports.headers import BadHeader
 from schemas.generated.milvus.proto import common, messages
-from schemas.message_bytes import encoded, parsed
+from schemas.message_bytes import encoded, parsed_bounded
 from schemas.properties.broadcast_header import BroadcastHeader, HeaderKey, read_broadcast_header
 from schemas.properties.keys import (
     BROADCAST,
@@ -143,9 +143,12 @@ def _vchannels(
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise invalid_argument(f"vchannel {twice!r} is named more than once; name it once")
-    unknown = next((name for name in names if pchannel_of(name) not in pchannels), None)
-    if unknown is not None:
-        raise invalid_argument(f"vchannel {unknown!r} is not on a pchannel of this cluster")
+    for name in names:
+        pchannel = pchannel_of(name)
+        if pchannel not in pchannels:
+            raise invalid_argument(f"vchannel {name!r} is not on a pchannel of this cluster")
+        if fault := new_vchannel_fault(name, pchannel):
+            raise invalid_argument(fault)
     return tuple(VChannelName(name) for name in names)
 
 
@@ -258,7 +261,7 @@ def _where(message: common.ImmutableMessage) -> Appended | None:
 
 
 def _origin(properties: Mapping[str, str]) -> str:
-    header = parsed(messages.ReplicateHeader, REPLICATE.need(properties))
+    header = parsed_bounded(messages.ReplicateHeader, REPLICATE.need(properties))
     if not header.cluster_id or "/" in header.cluster_id or len(header.cluster_id) > 128:
         raise BadProperty(REPLICATE.key, header.cluster_id, "not the name of a cluster")
     return header.cluster_id

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.codec.stored_stages import stage_of
 from broker.core.log.carried_types import client_refusal
-from broker.core.naming import belongs_to
+from broker.core.naming import new_vchannel_fault
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, TxnId
 from broker.model.message import (
@@ -32,6 +32,8 @@ EMPTY_HEADER: Final = b"\x1a\x06\x0a\x02_h\x12\x00"
 NEW_TXN: Final = TxnId(0)
 
 VCHANNELS_REMEMBERED_MAX: Final = 4096
+_TXN_LENGTH_MAX: Final = 128
+"""Of a text that is remembered; those of clients have 28 characters."""
 NOT_A_REPLICA: Final = "property _rh: this cluster is not a replica; append without it"
 
 
@@ -95,12 +97,10 @@ class MessageAdmission:
         return _not_for_producers(message) or self._misplaced(message)
 
     def _misplaced(self, message: ScannedMessage) -> Refusal | None:
-        if message.vchannel in self._vchannels or belongs_to(message.vchannel, self._pchannel):
+        if message.vchannel in self._vchannels:
             return None
-        return Refusal(
-            StreamingCode.INVALID_ARGUMENT,
-            f"vchannel {message.vchannel!r} is not on pchannel {self._pchannel!r} of this stream",
-        )
+        fault = new_vchannel_fault(message.vchannel, self._pchannel)
+        return Refusal(StreamingCode.INVALID_ARGUMENT, fault) if fault else None
 
     def _with_properties(self, message: ScannedMessage) -> NewMessage | Refusal:
         """The message with what its further properties say: transaction, stage, pchannel level."""
@@ -116,7 +116,8 @@ class MessageAdmission:
                 txn = TxnContext(NEW_TXN, _keepalive_ms(message))
                 stage = stage_of(message.stored)
             elif message.txn is not None:
-                txn = _txn(message.txn)
+                short = len(message.txn) <= _TXN_LENGTH_MAX
+                txn = (_remembered_txn if short else _txn)(message.txn)
             elif message.type in EXCLUSIVE_TYPES:
                 pchannel_level = PCHANNEL_LEVEL.read(stored_properties(message.stored))
         except (BadProperty, Malformed) as error:
@@ -146,11 +147,14 @@ def _stored(message: ScannedMessage) -> bytes:
     return message.stored if message.has_header else message.stored + EMPTY_HEADER
 
 
-@lru_cache(maxsize=1024)
 def _txn(text: str) -> TxnContext:
-    """Cached: every message of a transaction has the same text. Raises BadProperty."""
+    """Raises BadProperty."""
     context = TXN.decode(text)
     return TxnContext(TxnId(context.txn_id), context.keepalive_ms)
+
+
+_remembered_txn = lru_cache(maxsize=1024)(_txn)
+"""Every message of a transaction has the same text."""
 
 
 def _keepalive_ms(begin: ScannedMessage) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from broker.core.naming import collection_id_of
+from broker.core.naming import VCHANNEL_NAME_LENGTH_MAX, collection_id_of
 from broker.core.pressure.limit_rules import LimitRules, Scope, Subject
 from broker.core.pressure.rate_book import Direction, RateBook
 from broker.core.pressure.token_bucket import Exhausted, Taken
@@ -167,6 +167,9 @@ class Quotas:
 
     async def _collection(self, vchannel: str) -> str:
         """Its name; the id in the vchannel for a collection that the catalog does not have."""
+        if len(vchannel) > VCHANNEL_NAME_LENGTH_MAX:
+            # Of no collection. Nobody appends to it, and a reader of it counts as all such readers.
+            return ""
         now_s = get_running_loop().time()
         found = self._names.get(vchannel)
         if found is not None and now_s < found[1]:

@@ -168,3 +168,26 @@ def test_the_control_channel_is_on_the_pchannel_that_hosts_it() -> None:
     control = naming.control_channel(PChannelName("by-dev-rootcoord-dml_0"))
     assert control == "by-dev-rootcoord-dml_0_vcchan"
     assert naming.is_control_channel(control)
+
+
+@pytest.mark.parametrize(
+    ("ending", "fault"),
+    [
+        ("", ""),
+        ("_4511v0", ""),
+        ("_vcchan", ""),
+        ("_any name-v", ""),
+        ("0_4511v0", "is not on pchannel"),
+        ("_../../v", ""),
+        ("_a\0v", "printable ASCII"),
+        ("_a\nforged v", "printable ASCII"),
+        ("_\u202ev", "printable ASCII"),
+        ("_\u0430v0", "printable ASCII"),
+        ("_v" + "9" * 300, "has 324 characters; at most 256"),
+    ],
+)
+def test_a_new_vchannel_is_on_its_pchannel_plain_text_and_not_long(ending: str, fault: str) -> None:
+    found = naming.new_vchannel_fault(HOST + ending, HOST)
+    assert (fault in found) if fault else (found == "")
+    assert len(found) < 300
+    assert found.isprintable()

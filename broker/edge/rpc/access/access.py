@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Final
 
+from broker.core.naming import VCHANNEL_NAME_LENGTH_MAX
 from broker.core.security.access_book import AccessBook, AccessDecision, Origin, Principal
 from broker.core.security.grants import SEE, Action, Resource, ResourceKind
 from broker.edge.rpc.access.collection_names import CollectionNames
@@ -84,6 +85,10 @@ class Access:
         """Why the channel may not be used so; None if it may."""
         if self._names is None:
             return None
+        if len(channel) > VCHANNEL_NAME_LENGTH_MAX:
+            # It is kept while the call is open, and so are thousands of others.
+            cause = f"the name of a channel has at most {VCHANNEL_NAME_LENGTH_MAX} characters"
+            return Refusal(StreamingCode.INVALID_ARGUMENT, f"{cause}, not {len(channel)}")
         resource = await self._names.channel(channel)
         if not await self._allowed(actions, resource):
             return Refusal(*denied(self.name, actions, resource))

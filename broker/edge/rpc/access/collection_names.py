@@ -4,7 +4,7 @@ from asyncio import get_running_loop
 from collections import OrderedDict
 from typing import Final
 
-from broker.core.naming import is_physical
+from broker.core.naming import VCHANNEL_NAME_LENGTH_MAX, is_physical
 from broker.core.security.grants import Resource, ResourceKind
 from broker.model.ids import CollectionId
 from broker.model.master.table_change import DEFAULT_DATABASE
@@ -40,6 +40,8 @@ class CollectionNames:
         return Resource(ResourceKind.COLLECTION, name, shown=f"#{id}")
 
     async def _collection(self, vchannel: str) -> str:
+        if len(vchannel) > VCHANNEL_NAME_LENGTH_MAX:
+            return ""  # nor is it remembered: strangers choose such names
         now_s = get_running_loop().time()
         known = self._known.get(vchannel)
         if known is not None and (known[0] or now_s < known[1]):

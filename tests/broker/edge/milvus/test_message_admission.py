@@ -151,3 +151,13 @@ def test_an_exclusive_message_says_whether_it_concerns_the_whole_pchannel() -> N
         verdict = MessageAdmission(P0, 100).judge(drop._replace(stored=stored))
         assert isinstance(verdict, NewMessage)
         assert verdict.pchannel_level is whole
+
+
+def test_a_name_that_readers_would_have_to_keep_for_ever_is_refused_and_not_remembered() -> None:
+    admission = MessageAdmission(P0, 1 << 24)
+    for ending in ("_v" + "x" * (1 << 20), "_v\n", "_\u0430v0"):
+        verdict = admission.judge(GOOD._replace(vchannel=P0 + ending))
+        assert isinstance(verdict, Refusal)
+        assert verdict.code is StreamingCode.INVALID_ARGUMENT
+        assert len(verdict.cause) < 300
+    assert admission._vchannels == {""}

@@ -5,7 +5,7 @@ from grpclib.const import Status
 
 from actors import ActorError, AskTimeout, MailboxFull, NoSuchActor
 from broker.edge.rpc.failures import PUSHBACK, grpc_error, grpc_trailers, refusal_of
-from broker.model.failure import Refusal, Refused, StreamingCode, Throttled
+from broker.model.failure import CAUSE_BYTES_MAX, Refusal, Refused, StreamingCode, Throttled
 from broker.transport import CutShort, Stalled
 from schemas.encoding.oversize import FrameTooLarge
 from schemas.wire import Malformed
@@ -74,3 +74,17 @@ def test_what_is_nobodys_fault_but_ours_is_no_refusal() -> None:
     assert refusal_of(KeyError("x")) is None
     two = [Refused(Code.INNER, "a"), Refused(Code.INNER, "b")]
     assert refusal_of(ExceptionGroup("two at once", two)) is None
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e9", "\U0001f40d", "\ud800"])
+def test_a_cause_that_quotes_much_is_cut_to_what_a_header_may_hold(letter: str) -> None:
+    whole = Refusal(StreamingCode.INVALID_ARGUMENT, letter * 1000)
+    assert whole.cause == letter * 1000
+    refused = Refused(StreamingCode.INVALID_ARGUMENT, letter * 1_000_000)
+    cut = refused.refusal.cause
+    assert cut.endswith("...")
+    assert CAUSE_BYTES_MAX - 8 <= len(cut.encode()) <= CAUSE_BYTES_MAX
+    assert len(str(refused)) < CAUSE_BYTES_MAX + 100
+    details = grpc_error(refused.refusal).details
+    assert isinstance(details, bytes)
+    assert len(details) < CAUSE_BYTES_MAX + 200

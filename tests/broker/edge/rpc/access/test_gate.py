@@ -194,6 +194,18 @@ async def test_a_channel_is_allowed_by_its_collection_and_looked_up_once(world: 
     assert not access.holds(CONSUME, OTHER)
 
 
+async def test_a_name_too_long_for_a_channel_is_neither_looked_up_nor_remembered(
+    world: World,
+) -> None:
+    access, long = world.enter(BEARER), ORDERS + "0" * 300
+    assert (await world.gate.names.channel(long)).name == long
+    with pytest.raises(Refused, match="at most 256 characters") as refused:
+        await access.need_channel(CONSUME, long)
+    assert refused.value.refusal.code is StreamingCode.INVALID_ARGUMENT
+    assert world.catalog.asked == 0
+    assert not access.holds(CONSUME, long)
+
+
 async def test_a_refusal_does_not_tell_a_hidden_name_from_one_that_is_not_there(
     world: World,
 ) -> None:
