@@ -6,7 +6,13 @@ message. Here one await moves all that has arrived, and one socket write sends a
 Only this package uses grpclib's and h2's internals; a test fails when those change.
 """
 
-from broker.transport.batch_calls import CallStatus, ClientBatchStream, ServerBatchStream, open_call
+from broker.transport.batch_calls import (
+    CallStatus,
+    ClientBatchStream,
+    ServerBatchStream,
+    open_call,
+    pay_for_refusal,
+)
 from broker.transport.cancellation import restored_cancellation
 from broker.transport.codec import MessageCodec, WireMessage
 from broker.transport.dialling import NOT_READ, Channel, NotConnected
@@ -31,6 +37,7 @@ __all__ = [
     "StreamGone",
     "WireMessage",
     "open_call",
+    "pay_for_refusal",
     "restored_cancellation",
     "unary_call",
 ]

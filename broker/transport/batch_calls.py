@@ -17,6 +17,7 @@ from grpclib.metadata import (
 )
 from h2.exceptions import ProtocolError, StreamClosedError
 
+from broker.transport.frame_costs import REFUSED_CALL
 from broker.transport.streams import BatchStream, StreamGone
 
 DETAILS_TRAILER = "grpc-status-details-bin"
@@ -44,6 +45,10 @@ class ServerBatchStream(BatchStream):
     def method(self) -> str:
         """The path that was called, such as `/tidemark.v1.Log/Append`."""
         return self._call._method_name
+
+    def pay_for_refusal(self) -> None:
+        """Count what the refused call has cost: its connection is read the more slowly."""
+        pay_for_refusal(self._call)
 
     async def write_framed(self, framed: bytes, *, deadline_s: float | None = None) -> None:
         """Write; the first write sends the response headers before it."""
@@ -75,6 +80,14 @@ class ServerBatchStream(BatchStream):
         call._send_trailing_metadata_done = True
         if stream.closable:
             stream.reset_nowait()
+
+
+def pay_for_refusal(call: "grpclib.server.Stream[bytes, bytes]") -> None:
+    """See ServerBatchStream; for a call that was not read."""
+    # Of another kind in tests that have no Listener.
+    pay = getattr(call._stream.connection, "pay", None)
+    if pay is not None:
+        pay(REFUSED_CALL)
 
 
 class ClientBatchStream(BatchStream):

@@ -19,6 +19,8 @@ FRAMES_A_TURN: Final = 64
 30 ms, and a read of 256 KiB may bring thousands."""
 HEADER_BYTES_A_UNIT: Final = 16
 """Of long headers: h2 looks at each byte of them."""
+REFUSED_CALL: Final = 40
+"""A call that ends with a refusal, or is of no method: 200 of them a second."""
 _BYTES_A_UNIT: Final = 4
 """Of frames that are lists: each entry is six bytes, and takes some microseconds."""
 _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW_UPDATE = 1, 3, 4, 6, 8

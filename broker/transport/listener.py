@@ -2,15 +2,16 @@
 """A gRPC listening socket that holds its peers to limits; healthy idle connections live for ever.
 
 One connection can make this process hold at most its unread receive window, one HTTP/2 frame, one
-header block, the headers of open calls (`held_headers`), and `unsent_bytes_max` of answers it does
-not read. A peer that causes work without sending messages is read slowly (`frame_costs`). One that
-is silent inside the handshake, a frame or a header block for `idle_peer_s` is disconnected; one
-timer a connection looks for progress, so it takes at most twice that time.
+header block, the headers and unfinished messages of open calls (`held_bytes`), and
+`unsent_bytes_max` of answers it does not read. A peer that causes work without sending messages, or
+whose calls are refused, is read slowly (`frame_costs`). One that is silent inside the handshake, a
+frame or a header block for `idle_peer_s` is disconnected; one timer a connection looks for
+progress, so it takes at most twice that time.
 """
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +29,7 @@ from hyperframe.exceptions import HyperframeError
 
 from broker.transport.codec import MessageCodec, RawDetailsCodec
 from broker.transport.frame_costs import HEADER_BYTES_A_UNIT
-from broker.transport.held_headers import LONG_BYTES, HeldHeaders
+from broker.transport.held_bytes import LONG_BYTES, HeldHeaders, UnfinishedMessages
 from broker.transport.methods import UNIMPLEMENTED, Methods
 from broker.transport.open_connections import OpenConnections
 from broker.transport.peer_pace import PeerPace
@@ -242,6 +243,8 @@ class PeerConnection(H2Protocol):
         streams = self.processor.streams
         self._held_headers = HeldHeaders(streams)
         self._pace = pace = PeerPace(wire, self.data_received)
+        self.connection.pay = pace.pay
+        self.connection.unfinished = UnfinishedMessages()
         self._frames = WholeFrames(
             h2_connection, streams, self._feed, HTTP_FRAME_BYTES_MAX, pace.pay
         )
@@ -372,6 +375,10 @@ class PeerConnection(H2Protocol):
 
 class BoundedConnection(Connection):
     """grpclib's connection, whose close waits a bounded time for unsent bytes to be read."""
+
+    pay: Callable[[int], bool]
+    """See PeerPace."""
+    unfinished: UnfinishedMessages
 
     def close(self) -> None:
         """Close, and reset the connection if the peer has not read the rest within `CLOSE_S`."""

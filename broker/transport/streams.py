@@ -4,8 +4,9 @@
 Outgoing bytes are cut into DATA frames that fit the flow-control windows.
 
 Why memory is bounded: a peer can have at most the stream's receive window in `Arrivals` (bytes are
-acknowledged only when taken), and one message of at most `limit_bytes` in the splitter. Outgoing
-bytes exist once, in the caller's batch, until the peer opens its window.
+acknowledged only when taken), and one message of at most `limit_bytes` in the splitter; those of
+all streams of a connection are bounded together (`held_bytes`). Outgoing bytes exist once, in the
+caller's batch, until the peer opens its window.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import grpclib.protocol
 from h2.connection import ConnectionState
 
 from broker.transport.data_frames import data_frames, processed, send_window
+from broker.transport.held_bytes import UNFINISHED_BYTES_MAX, UnfinishedMessages
 from schemas.encoding.frames import FrameSplitter, frames, sole_message
 
 SLICE_BYTES_MAX = 256 * 1024
@@ -34,6 +36,10 @@ class Stalled(Exception):
 
 class CutShort(Stalled):
     """The peer half-closed inside a message: the rest will never arrive."""
+
+
+class Crowded(Stalled):
+    """Too much of messages that are not whole has arrived on the connection."""
 
 
 class Arrivals:
@@ -150,6 +156,9 @@ class BatchStream:
         self._splitter = FrameSplitter(limit_bytes)
         self._stall_s = stall_s
         self._unsent = b""
+        # Of a server's connection; the answers of a server are not counted.
+        self._unfinished: UnfinishedMessages | None = getattr(stream.connection, "unfinished", None)
+        self._begun = (0, 0)
         self._tell_grpclib = stream.__terminated__
         # grpclib only cancels a handler's task; a task that waits on this object must wake as well.
         stream.__terminated__ = self._lose  # type: ignore[method-assign]
@@ -207,7 +216,25 @@ class BatchStream:
         messages = self._splitter.feed(chunks[0])
         for chunk in chunks[1:]:
             messages += self._splitter.feed(chunk)
+        if self._unfinished is not None and self._begun[0] != self._splitter.announced:
+            self._count(self._unfinished, self._splitter.announced)
         return messages
+
+    def _count(self, unfinished: UnfinishedMessages, length: int) -> None:
+        self.forget()
+        counted = unfinished.begin(length)
+        if counted is None:
+            raise Crowded(
+                f"a message of {length} bytes has begun while others of {UNFINISHED_BYTES_MAX} on"
+                " this connection are not whole; send fewer at a time"
+            )
+        self._begun = length, counted
+
+    def forget(self) -> None:
+        """Count the unfinished message no longer, because the call ends."""
+        if self._unfinished is not None and self._begun[1]:
+            self._unfinished.end(self._begun[1])
+        self._begun = (0, 0)
 
     async def _wait_for_the_rest(self) -> None:
         try:
