@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.model.master.fields import FIRST_USER_FIELD_ID, Field, FieldType, TableSchema
 from schemas.generated.milvus.proto import common, schema
-from schemas.message_bytes import encoded, parsed
+from schemas.message_bytes import encoded, parsed_bounded
 
 ROW_ID: Final = "RowID"
 TIMESTAMP: Final = "Timestamp"
@@ -59,7 +59,7 @@ def user_schema(data: bytes) -> bytes:
 
 def _parsed(data: bytes) -> schema.CollectionSchema:
     try:
-        return parsed(schema.CollectionSchema, data)
+        return parsed_bounded(schema.CollectionSchema, data)
     except Exception as error:  # noqa: BLE001 - see the next line
         # The parser raises what it stumbles over: struct, value, index and unicode errors.
         raise BadSchema(f"the bytes are not a CollectionSchema: {error}") from None

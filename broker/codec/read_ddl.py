@@ -33,7 +33,7 @@ from broker.model.retention.policy import Retention
 from broker.ports.headers import BadHeader
 from schemas.encoding.base64_text import read_base64
 from schemas.generated.milvus.proto import messages, msg
-from schemas.message_bytes import encoded, parsed
+from schemas.message_bytes import encoded, parsed_bounded
 from schemas.stored import header_of, payload_of
 
 More = Mapping[str, Any]
@@ -84,8 +84,8 @@ def _names(change: TableChange) -> list[str]:
 def _add_collection(
     header: bytes, payload: bytes, more: More, vchannels: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.CreateCollectionMessageHeader, header)
-    request = parsed(msg.CreateCollectionRequest, payload)
+    head = parsed_bounded(messages.CreateCollectionMessageHeader, header)
+    request = parsed_bounded(msg.CreateCollectionRequest, payload)
     id = head.collection_id or request.collection_id
     if not id or not request.collection_name:
         return None
@@ -112,8 +112,9 @@ def _add_collection(
 def _remove_collection(
     header: bytes, payload: bytes, _: More, __: Sequence[VChannelName]
 ) -> TableChange | None:
-    request = parsed(msg.DropCollectionRequest, payload)
-    id = parsed(messages.DropCollectionMessageHeader, header).collection_id or request.collection_id
+    request = parsed_bounded(msg.DropCollectionRequest, payload)
+    head = parsed_bounded(messages.DropCollectionMessageHeader, header)
+    id = head.collection_id or request.collection_id
     if not id:
         return None
     return RemoveCollection(CollectionId(id), request.collection_name, _database(request.db_name))
@@ -122,8 +123,8 @@ def _remove_collection(
 def _alter_collection(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.AlterCollectionMessageHeader, header)
-    updates = parsed(messages.AlterCollectionMessageBody, payload).updates
+    head = parsed_bounded(messages.AlterCollectionMessageHeader, header)
+    updates = parsed_bounded(messages.AlterCollectionMessageBody, payload).updates
     if updates is None or not head.collection_id:
         return None
     retention = _retention(more)
@@ -147,8 +148,8 @@ def _alter_collection(
 def _change_schema(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.SchemaChangeMessageHeader, header)
-    schema = parsed(messages.SchemaChangeMessageBody, payload).schema
+    head = parsed_bounded(messages.SchemaChangeMessageHeader, header)
+    schema = parsed_bounded(messages.SchemaChangeMessageBody, payload).schema
     if schema is None or not head.collection_id:
         return None
     return AlterSchema(
@@ -163,8 +164,8 @@ def _change_schema(
 def _add_partition(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.CreatePartitionMessageHeader, header)
-    request = parsed(msg.CreatePartitionRequest, payload)
+    head = parsed_bounded(messages.CreatePartitionMessageHeader, header)
+    request = parsed_bounded(msg.CreatePartitionRequest, payload)
     if not head.collection_id or not head.partition_id:
         return None
     return AddPartition(
@@ -180,8 +181,8 @@ def _add_partition(
 def _remove_partition(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.DropPartitionMessageHeader, header)
-    request = parsed(msg.DropPartitionRequest, payload)
+    head = parsed_bounded(messages.DropPartitionMessageHeader, header)
+    request = parsed_bounded(msg.DropPartitionRequest, payload)
     if not head.collection_id or not head.partition_id:
         return None
     return RemovePartition(
@@ -197,7 +198,7 @@ def _remove_partition(
 def _point_alias(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.AlterAliasMessageHeader, header)
+    head = parsed_bounded(messages.AlterAliasMessageHeader, header)
     if not head.alias or not head.collection_id:
         return None
     id = CollectionId(head.collection_id)
@@ -207,15 +208,15 @@ def _point_alias(
 def _remove_alias(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.DropAliasMessageHeader, header)
+    head = parsed_bounded(messages.DropAliasMessageHeader, header)
     return RemoveAlias(_database(head.db_name), head.alias) if head.alias else None
 
 
 def _put_index(
     header: bytes, payload: bytes, more: More, _: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.CreateIndexMessageHeader, header)
-    field_index = parsed(messages.CreateIndexMessageBody, payload).field_index
+    head = parsed_bounded(messages.CreateIndexMessageHeader, header)
+    field_index = parsed_bounded(messages.CreateIndexMessageBody, payload).field_index
     info = None if field_index is None else field_index.index_info
     if not head.collection_id or not head.index_id:
         return None
@@ -235,7 +236,7 @@ def _put_index(
 def _remove_indexes(
     header: bytes, _: bytes, more: More, __: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.DropIndexMessageHeader, header)
+    head = parsed_bounded(messages.DropIndexMessageHeader, header)
     if not head.collection_id:
         return None
     names = str(more.get("collection", "")), str(more.get("database", ""))
@@ -245,7 +246,7 @@ def _remove_indexes(
 def _add_database(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.CreateDatabaseMessageHeader, header)
+    head = parsed_bounded(messages.CreateDatabaseMessageHeader, header)
     name = _database(head.db_name)
     return AddDatabase(name, head.db_id) if name else None
 
@@ -253,7 +254,7 @@ def _add_database(
 def _remove_database(
     header: bytes, _: bytes, __: More, ___: Sequence[VChannelName]
 ) -> TableChange | None:
-    head = parsed(messages.DropDatabaseMessageHeader, header)
+    head = parsed_bounded(messages.DropDatabaseMessageHeader, header)
     name = _database(head.db_name)
     return RemoveDatabase(name, head.db_id) if name else None
 

@@ -190,6 +190,13 @@ async def test_a_frame_over_the_limit_is_unrecoverable_for_its_request_alone() -
         assert "20000" in refused.cause
 
 
+async def test_a_message_with_very_many_properties_is_refused_alone(peer: Peer) -> None:
+    many = {"_t": "2", "_v": "1", "_vc": V0} | {f"k{number}": "" for number in range(1100)}
+    request_id, code, cause = await in_stream_code(peer, produce_request(7, message(b"x", many)))
+    assert (request_id, code) == (7, Code.INVALID_ARGUMENT)
+    assert cause == "a message of more than 1024 properties"
+
+
 async def test_a_frame_too_large_to_be_passed_over_ends_the_stream_as_unrecoverable() -> None:
     limits = EdgeLimits(
         message_bytes_max=10_000, frame_bytes_max=20_000, passed_over_bytes_max=30_000

@@ -19,7 +19,8 @@ from broker.edge.groups.group_modes import encoded_mode
 from broker.edge.groups.lease_delivery import TAKE_S, LeaseDelivery, TakingMember, group_ended
 from broker.edge.groups.member_place import FindGroup, MemberPlace
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.middleware import Call, decoded, first_messages
+from broker.edge.rpc.incoming.request_reader import RequestReader
+from broker.edge.rpc.middleware import Call, first_messages
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.request_metadata import consumer_channel
@@ -70,7 +71,7 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
     messages = await first_messages(call.stream, limits.idle_peer_s)
     if not messages:
         return
-    requests = [decoded(it, v1.JoinGroupRequest) for it in messages]
+    requests = [await call.reader.read(it, v1.JoinGroupRequest) for it in messages]
     wanted = requests[0].open
     if wanted is None:
         raise invalid_argument("the first request of a Join stream must be open")
@@ -92,6 +93,7 @@ async def serve_member(call: Call, directory: Proxy, find: FindGroup, limits: Ed
             group, joined = await place.join()
             pace = ReadPace(call, wanted.vchannel)
             member = ServedMember(call.stream, group, joined, limits.consume_credit_bytes, pace)
+            member.reader = call.reader
             await member.run(requests)
     finally:
         place.leave()
@@ -108,6 +110,7 @@ class ServedMember:
         bytes_max: int,
         pace: ReadPace,
     ) -> None:
+        self.reader = RequestReader()
         self._stream = stream
         self._group = group
         self._joined = joined
@@ -159,7 +162,7 @@ class ServedMember:
             for each in frames:
                 ack = scan_ack_request(each)
                 if ack is None or len(ack.spans) > SPANS_MAX:
-                    self._take(decoded(each, v1.JoinGroupRequest))
+                    self._take(await self.reader.read(each, v1.JoinGroupRequest))
                 else:
                     self._take_ack(ack)
             while self._settling >= SETTLING_MAX:

@@ -17,7 +17,7 @@ from broker.edge.groups.unsettled_answers import encoded_first, encoded_held
 from broker.edge.rpc.access.access import CURRENT
 from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import ASK_S, RESTART_PAUSE_S, RESTART_TRIES, Proxy
-from broker.edge.tidemark.shard_admission import ShardAdmission
+from broker.edge.tidemark.admission.shard_admission import ShardAdmission
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.groups.consumer_group import (
     DeliveryLimit,

@@ -17,7 +17,7 @@ from broker.coordinator.assignment.messages import (
     NextAssignment,
     UpdatePolicy,
 )
-from broker.edge.rpc.middleware import Call, Middleware, decoded
+from broker.edge.rpc.middleware import Call, Middleware
 from broker.edge.rpc.proxies import Proxy
 from broker.model.channel import Assignment, AssignmentVersion, NodeAssignment
 from broker.model.failure import Refused, StreamingCode, invalid_argument
@@ -117,7 +117,7 @@ class AssignmentService:
     async def _listen(self, call: Call, pushing: anyio.CancelScope) -> None:
         while messages := await call.stream.read_batch():
             for message in messages:
-                request = decoded(message, wire.AssignmentDiscoverRequest)
+                request = await call.reader.read(message, wire.AssignmentDiscoverRequest)
                 if request.report_error is not None:
                     self._report(request.report_error)
                 elif request.close is not None:

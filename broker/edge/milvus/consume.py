@@ -14,7 +14,7 @@ from broker.edge.milvus.consumer_request import consumer_request
 from broker.edge.milvus.single_messages import framed_slice
 from broker.edge.milvus.tick_frames import TickFrames
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.middleware import Call, decoded, first_messages
+from broker.edge.rpc.middleware import Call, first_messages
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.request_metadata import consumer_channel
@@ -70,7 +70,7 @@ class ConsumerStreams:
         first = await first_messages(call.stream, within_s, "create_vchannel_consumer")
         # A client that half-closed at once gets an orderly end.
         if first:
-            request = decoded(first[0], ConsumeRequest).create_vchannel_consumer
+            request = (await call.reader.read(first[0], ConsumeRequest)).create_vchannel_consumer
             if request is None:
                 raise invalid_argument(
                     "the first request of a Consume stream must be create_vchannel_consumer"

@@ -5,7 +5,7 @@ decoded. An append that was handed to the Appender is neither retried nor cancel
 Appender carries it out even when nobody reads the result.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import anyio
@@ -22,6 +22,7 @@ from broker.edge.rpc.append_flow import (
     open_append_flow,
 )
 from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.incoming.stream_turns import REQUEST_BYTES
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.model.failure import Refusal, StreamingCode, Throttled
@@ -38,6 +39,7 @@ from schemas.generated.milvus.proto.streaming import (
 )
 from schemas.wire import (
     ScannedRun,
+    TooManyProperties,
     produce_error,
     produce_rate_limit,
     request_id_at,
@@ -47,6 +49,7 @@ from schemas.wire import (
 
 BATCH_MESSAGES_MAX: Final = 256
 """Small enough that the next batch is read while the first one syncs."""
+BATCH_BYTES: Final = 256 * 1024
 
 CLOSE: Final = bytes(ProduceResponse(close=CloseProducerResponse()))
 
@@ -76,9 +79,13 @@ class ProduceStream:
         self._flow.raise_failure()
 
     async def _read_requests(self) -> None:
+        turns = self._flow.turns
         while frames := await self._stream.read_batch():
-            for first in range(0, len(frames), BATCH_MESSAGES_MAX):
-                await self._take(frames[first : first + BATCH_MESSAGES_MAX])
+            turns.begin()
+            for part, size_bytes in _parts(frames):
+                await turns.next(size_bytes + len(part) * REQUEST_BYTES)
+                await self._take(part)
+            turns.end()
 
     async def _take(self, frames: list[bytes]) -> None:
         requests: list[_Request] = []
@@ -96,7 +103,7 @@ class ProduceStream:
                         self._flow.audit_refused(lacking, run.facts.vchannel)
                         refused += [produce_error(it, code, cause) for it in run.request_ids]
                 if at < len(frames):
-                    # Not a request: refused alone if it is too large, else this raises Malformed.
+                    # Not a request: refused alone if it has too much, else this raises Malformed.
                     refused.append(self._refused(frames[at]))
                     at += 1
         finally:
@@ -161,11 +168,17 @@ class ProduceStream:
                 requests.append(_Request((request_id,), verdict))
 
     def _refused(self, frame: bytes) -> bytes:
-        """The refusal of a frame that is too large. Raises Malformed for another one."""
-        if not isinstance(frame, Oversize):
+        """The refusal of a frame that has too much. Raises Malformed for another one."""
+        if isinstance(frame, Oversize):
+            return self._too_large(frame)
+        try:
             scan_produce_request(frame)
-            raise AssertionError("a frame that was not scanned among others is not malformed")
-        return self._too_large(frame)
+        except TooManyProperties as error:
+            request_id = request_id_at(frame)
+            if request_id is None:
+                raise
+            return produce_error(request_id, StreamingCode.INVALID_ARGUMENT, error.what)
+        raise AssertionError("a frame that was not scanned among others is not malformed")
 
     def _too_large(self, frame: Oversize) -> bytes:
         request_id = request_id_at(frame)
@@ -215,6 +228,20 @@ class ProduceStream:
 
 def _limit_told(limit: RateLimit) -> bytes:
     return framed([produce_rate_limit(int(limit.state), limit.bytes_s)])
+
+
+def _parts(frames: list[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    """Frames that are taken together, with their size."""
+    part: list[bytes] = []
+    size_bytes = 0
+    for frame in frames:
+        part.append(frame)
+        size_bytes += len(frame)
+        if len(part) == BATCH_MESSAGES_MAX or size_bytes >= BATCH_BYTES:
+            yield part, size_bytes
+            part, size_bytes = [], 0
+    if part:
+        yield part, size_bytes
 
 
 class _Request(NamedTuple):

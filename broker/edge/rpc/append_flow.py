@@ -28,6 +28,7 @@ from broker.edge.rpc.access.access import Actions
 from broker.edge.rpc.begun_txns import within_txn_limit
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
+from broker.edge.rpc.incoming.stream_turns import StreamTurns
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
@@ -91,6 +92,7 @@ class AppendFlow:
 
     def __init__(self, call: Call, located: Located, limits: EdgeLimits) -> None:
         self.located = located
+        self.turns = StreamTurns(call.reader.gate)
         self._call = call
         self._stream = call.stream
         self._located = located

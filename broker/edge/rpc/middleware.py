@@ -24,6 +24,7 @@ from broker.edge.rpc.audit.audited_call import AuditedCall
 from broker.edge.rpc.audit.named_objects import cut_name
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import grpc_error, grpc_trailers, refusal_of, timed_out, unwrapped
+from broker.edge.rpc.incoming.request_reader import RequestReader
 from broker.edge.rpc.leader_gate import Gate
 from broker.edge.rpc.peer_names import peer_identity
 from broker.edge.rpc.quotas import Quotas
@@ -31,8 +32,8 @@ from broker.edge.rpc.request_metadata import Identity, Metadata, mistaken_identi
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
-from broker.transport import ServerBatchStream, StreamGone, WireMessage
-from schemas.message_bytes import encoded, parsed
+from broker.transport import ServerBatchStream, StreamGone, WireMessage, pay_for_refusal
+from schemas.message_bytes import encoded
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,7 @@ class Call:
         "pace",
         "peer",
         "quotas",
+        "reader",
         "scope",
         "stream",
     )
@@ -81,6 +83,7 @@ class Call:
         self.access = UNCONTROLLED
         self.meters = meters or EdgeMeters()
         self.pace = pace or AppendPace()
+        self.reader = RequestReader()
         self.stream = stream
         self.metadata = metadata
         self.scope = anyio.CancelScope()
@@ -141,6 +144,7 @@ class Middleware:
         self._gate = gate
         self.meters = EdgeMeters()
         self._pace = AppendPace()
+        self._reader = RequestReader()
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
         names = CollectionNames(schemas or NoRowSchemas(), identity.cluster)
         self.access = access or AccessGate(SystemClock().wall_ms)
@@ -179,6 +183,7 @@ class Middleware:
             metadata: Metadata = grpc_stream.metadata or {}
             audited = self._audit.begin(stream.method, grpc_stream.peer, metadata)
             call = Call(stream, metadata, self.meters, self._pace, self.quotas, audited)
+            call.reader = self._reader
             self._open.add(call)
             self._idle.clear()
             try:
@@ -189,6 +194,7 @@ class Middleware:
                 audited.left()
                 raise
             finally:
+                stream.forget()
                 self._audit.end(audited)
                 self._open.discard(call)
                 if not self._open:
@@ -247,6 +253,7 @@ class Middleware:
             audited = self._audit.begin(path, grpc_stream.peer, grpc_stream.metadata or {})
             audited.ended_with(Status.UNIMPLEMENTED)
             self._audit.end(audited)
+            pay_for_refusal(grpc_stream)
             raise GRPCError(Status.UNIMPLEMENTED, "Method not found")
 
         return Handler(refuse, Cardinality.STREAM_STREAM, bytes, bytes)
@@ -286,12 +293,14 @@ class Middleware:
                 raise asyncio.CancelledError from error
             if isinstance(error, GRPCError):
                 call.audited.ended_with(error.status)
+                _charge(call)
                 raise  # a protocol that has statuses of its own
             refusal = refusal_of(error)
             if refusal is None:
                 log.exception("call failed")
                 refusal = Refusal(StreamingCode.UNKNOWN, "internal error; see the server's log")
             call.audited.ended(refusal)
+            _charge(call)
             ending = grpc_error(refusal)
             if trailers := grpc_trailers(refusal):
                 await call.stream.refuse(ending, trailers)
@@ -316,7 +325,7 @@ class Middleware:
         messages = await first_messages(call.stream, self.limits.idle_peer_s)
         if len(messages) != 1:
             raise invalid_argument(f"the call sent {len(messages)} requests; send exactly one")
-        call.audited.request = request = decoded(messages[0], request_type)
+        call.audited.request = request = await call.reader.read(messages[0], request_type)
         return request
 
 
@@ -335,12 +344,10 @@ async def first_messages(
     raise timed_out(f"no {what} arrived within {within_s:g} s")
 
 
-def decoded(data: bytes, request_type: type[Q]) -> Q:
-    """Decode a message of this type. Raises Refused(INVALID_ARGUMENT) for anything else."""
-    try:
-        return parsed(request_type, data)
-    except Exception as error:
-        raise invalid_argument(f"the bytes are not a {request_type.__name__}: {error}") from error
+def _charge(call: Call) -> None:
+    """A refused call costs as much as one that was carried out, and may be repeated at once."""
+    if call.audited.refused:
+        call.stream.pay_for_refusal()
 
 
 def _ended(call: Call) -> Refused:

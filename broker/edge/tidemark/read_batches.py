@@ -20,7 +20,7 @@ from broker.core.naming import belongs_to, is_control_channel
 from broker.core.security.grants import Action
 from broker.edge.rpc.arrow_library import load_arrow
 from broker.edge.rpc.edge_limits import EdgeLimits
-from broker.edge.rpc.middleware import Call, decoded, first_messages
+from broker.edge.rpc.middleware import Call, first_messages
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.read_pace import ReadPace
 from broker.edge.rpc.read_ticks import ReadTicks
@@ -51,7 +51,6 @@ from broker.model.record import Record, RecordSlice
 from broker.node.directory_messages import Locate, Located, OpenScanner
 from broker.node.queries.cut_channels import close_up_to
 from broker.node.scanner_messages import Delivery
-from broker.transport import ServerBatchStream
 from schemas.arrow.columns import COLUMNS_MAX
 from schemas.batches import STORED, Position, ReadBatch, read_batch, read_response
 from schemas.encoding.frames import frame_head
@@ -75,7 +74,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     messages = await first_messages(call.stream, limits.idle_peer_s)
     if not messages:
         return
-    requests = [decoded(it, v1.ReadRequest) for it in messages]
+    requests = [await call.reader.read(it, v1.ReadRequest) for it in messages]
     wanted = requests[0].open
     if wanted is None:
         raise invalid_argument("the first request of a Read stream must be open")
@@ -88,7 +87,7 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     opening, cursor = await _opening(wanted, located)
     opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
-    stream = ReadStream(call.stream, TimeTick(wanted.until_tick), credit_bytes, ticks)
+    stream = ReadStream(call, TimeTick(wanted.until_tick), credit_bytes, ticks)
     stream.rows = rows
     stream.pace = ReadPace(call, opening.vchannel or channel.name)
     stream.types_given = bool(wanted.types)
@@ -101,14 +100,13 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
 class ReadStream:
     """A reader after its first request."""
 
-    def __init__(
-        self, stream: ServerBatchStream, until: TimeTick, credit_bytes: int, ticks: ReadTicks
-    ) -> None:
+    def __init__(self, call: Call, until: TimeTick, credit_bytes: int, ticks: ReadTicks) -> None:
         self.meter = StreamMeter()
         self.rows: RowProjection | None = None
         self.pace: ReadPace | None = None
         self.types_given = False
-        self._stream = stream
+        self._stream = call.stream
+        self._reader = call.reader
         self._until = until
         self._credit_bytes = credit_bytes
         self._more_credit = anyio.Event()
@@ -129,7 +127,8 @@ class ReadStream:
     async def _take_credit(self) -> None:
         while frames := await self._stream.read_batch():
             for frame in frames:
-                self._credit_bytes += decoded(frame, v1.ReadRequest).credit_bytes
+                request = await self._reader.read(frame, v1.ReadRequest)
+                self._credit_bytes += request.credit_bytes
             self._more_credit.set()
         self._feeding.cancel()
 

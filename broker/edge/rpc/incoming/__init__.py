@@ -1,0 +1,1 @@
+"""Requests as they come: decoded within limits, and in turns with those of other streams."""
