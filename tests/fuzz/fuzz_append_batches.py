@@ -2,7 +2,7 @@
 
 from broker.codec.stored_headers import StoredHeaders
 from broker.core.segments.segment_assigner import ROW_TYPES
-from broker.edge.tidemark.batch_admission import BatchAdmission
+from broker.edge.tidemark.admission.batch_admission import BatchAdmission, packing_fault
 from broker.model.batch import Codec, NewBatch
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record, RecordSlice
@@ -27,7 +27,9 @@ def check(data: bytes) -> None:
     rows = scanned.codec == Codec.ARROW
     batch = admission.refusal(scanned) if rows else admission.judge(scanned)
     if isinstance(batch, NewBatch):
-        _read(batch)
+        packed = scanned.codec != Codec.NONE
+        if not packed or not packing_fault(scanned):
+            _read(batch)
 
 
 def _read(batch: NewBatch) -> None:

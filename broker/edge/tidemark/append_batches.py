@@ -13,16 +13,18 @@ from typing import Final
 
 import anyio
 
+from broker.core.naming import new_vchannel_fault
 from broker.core.pressure.token_bucket import Taken
 from broker.core.security.grants import Action
 from broker.edge.rpc.append_flow import REQUEST_OVERHEAD_BYTES, AppendFlow, open_append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.middleware import Call
 from broker.edge.rpc.proxies import Proxy
-from broker.edge.tidemark.batch_admission import BatchAdmission
-from broker.edge.tidemark.rows_admission import RowsAdmission
-from broker.edge.tidemark.schedules import NoSchedule, Schedules
-from broker.edge.tidemark.shard_admission import ShardAdmission
+from broker.edge.tidemark.admission.batch_admission import BatchAdmission
+from broker.edge.tidemark.admission.rows_admission import RowsAdmission
+from broker.edge.tidemark.admission.schedules import NoSchedule, Schedules
+from broker.edge.tidemark.admission.shard_admission import ShardAdmission
+from broker.edge.tidemark.admission.unpacking import Unpacking
 from broker.model.batch import Codec, Durability, NewBatch, ticks_of
 from broker.model.failure import Dropped, Refusal, StreamingCode, Throttled
 from broker.model.message import Appended
@@ -45,7 +47,8 @@ class Admissions:
     """The checks that all Append streams of a server share."""
 
     def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
-        self.rows = RowsAdmission(schemas, bytes_max)
+        self.unpacking = Unpacking()
+        self.rows = RowsAdmission(schemas, bytes_max, self.unpacking)
         self.shards = ShardAdmission(schemas)
 
 
@@ -103,7 +106,9 @@ class AppendStream:
         self._limits = limits
         self._admissions = admissions
         self._schedules = Schedules(flow.located)
-        self._admission = BatchAdmission(flow.channel, limits.message_bytes_max, self._schedules)
+        self._admission = BatchAdmission(
+            flow.channel, limits.message_bytes_max, self._schedules, admissions.unpacking
+        )
         self._in_order: deque[_Group] = deque()
 
     async def run(self) -> None:
@@ -113,12 +118,15 @@ class AppendStream:
 
     async def _read_requests(self) -> None:
         while frames := await self._stream.read_batch():
+            self._flow.turns.begin()
             await self._take(frames)
+            self._flow.turns.end()
 
     async def _take(self, frames: list[bytes]) -> None:
         group = _Group([])
         try:
             for frame in frames:
+                await self._flow.turns.next(len(frame))
                 verdict = await self._verdict(frame)
                 if isinstance(verdict, NoSchedule):
                     verdict = await self._scheduled(frame)
@@ -154,6 +162,9 @@ class AppendStream:
             error = FrameTooLarge(self._limits.frame_bytes_max, frame.length)
             return Refusal(StreamingCode.INVALID_ARGUMENT, f"{error}; split the batch")
         batch = scan_append_request(frame)
+        # First of all: a name that cannot be one must not get into what is remembered by name.
+        if fault := new_vchannel_fault(batch.vchannel, self._flow.channel):
+            return Refusal(StreamingCode.INVALID_ARGUMENT, fault)
         lacking = await self._flow.lacking(PRODUCE, batch.vchannel)
         if lacking is not None:
             return lacking
@@ -168,6 +179,8 @@ class AppendStream:
             return self._admission.refusal(batch) or refusal
         if rows:
             return await self._admissions.rows.judge(batch, self._admission)
+        if batch.codec != Codec.NONE:
+            return await self._admission.judge_packed(batch)
         return self._admission.judge(batch)
 
     async def _scheduled(self, frame: bytes) -> NewBatch | Refusal:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import FrameType
 
 from actors.testing import run_seeded
-from broker.edge.tidemark.batch_admission import BatchAdmission
+from broker.edge.tidemark.admission.batch_admission import BatchAdmission
 from broker.model.batch import NewBatch
 from broker.model.message import Appended
 from broker.node.append.intake import append, append_then

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from broker.edge.tidemark.shard_admission import KNOWN_MAX, REFRESH_S, ShardAdmission
+from broker.edge.tidemark.admission.shard_admission import KNOWN_MAX, REFRESH_S, ShardAdmission
 from broker.model.collection import Collection, RowSchema
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode
 from broker.model.ids import CollectionId, TimeTick

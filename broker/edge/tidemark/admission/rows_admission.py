@@ -9,12 +9,11 @@ that do not fit the cached one cause a look at the newest.
 from collections import OrderedDict
 from typing import Final
 
-from anyio.to_thread import run_sync
-
 from broker.core.naming import collection_id_of
 from broker.edge.rpc.arrow_library import require_arrow
-from broker.edge.tidemark.batch_admission import BatchAdmission, oversize_batch
-from broker.edge.tidemark.shard_admission import dropped_refusal
+from broker.edge.tidemark.admission.batch_admission import BatchAdmission, oversize_batch
+from broker.edge.tidemark.admission.shard_admission import dropped_refusal
+from broker.edge.tidemark.admission.unpacking import ON_THE_LOOP_BYTES_MAX, Unpacking
 from broker.model.batch import NewBatch
 from broker.model.collection import RowSchema
 from broker.model.failure import Dropped, Refusal, Refused, StreamingCode, invalid_argument
@@ -23,21 +22,23 @@ from broker.model.message import MessageType
 from broker.node.append.group_commit import BATCH_MESSAGES_MAX
 from broker.ports.row_schemas import NoShard, RowSchemas
 from schemas.arrow.columns import Misfit
-from schemas.arrow.ipc import BadArrow
+from schemas.arrow.ipc import BadArrow, outline
 from schemas.arrow.rows import Bounds, Checked, check_rows
 from schemas.batches import ScannedBatch
 from schemas.properties.keys import ROW_SCHEMA
 
 SCHEMAS_MAX: Final = 1024
-ON_THE_LOOP_BYTES_MAX: Final = 256 * 1024
-"""A larger body is checked in a thread, so that the event loop is not blocked."""
 
 
 class RowsAdmission:
     """The checks of rows, shared by all Append streams of a server."""
 
-    def __init__(self, schemas: RowSchemas, bytes_max: int) -> None:
+    def __init__(
+        self, schemas: RowSchemas, bytes_max: int, unpacking: Unpacking | None = None
+    ) -> None:
+        """`unpacking` is that of the server."""
         self._schemas = schemas
+        self._unpacking = unpacking or Unpacking()
         self._bounds = Bounds(BATCH_MESSAGES_MAX, bytes_max)
         self._known: OrderedDict[CollectionId, RowSchema] = OrderedDict()
 
@@ -102,9 +103,12 @@ class RowsAdmission:
         return await self._check(batch.body, newest)
 
     async def _check(self, body: bytes, schema: RowSchema) -> Checked:
-        if len(body) <= ON_THE_LOOP_BYTES_MAX:
-            return check_rows(body, schema.arrow, schema.widths, self._bounds)
-        return await run_sync(check_rows, body, schema.arrow, schema.widths, self._bounds)
+        given = body, schema.arrow, schema.widths, self._bounds
+        size = len(body)
+        if size <= ON_THE_LOOP_BYTES_MAX:
+            # What is small as it came may be large inside. Raises BadArrow.
+            size = max(size, outline(body).unpacked_bytes)
+        return await self._unpacking.run(size, check_rows, *given)
 
     def _remember(self, collection: CollectionId, schema: RowSchema) -> None:
         self._known[collection] = schema

@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Final
 
 from broker.core.log.carried_types import PLAIN_TYPES, is_later
-from broker.core.naming import belongs_to
-from broker.edge.tidemark.schedules import Schedules
-from broker.edge.tidemark.whole_txn import whole_txn
+from broker.core.naming import new_vchannel_fault
+from broker.edge.tidemark.admission.schedules import Schedules
+from broker.edge.tidemark.admission.unpacking import Unpacking
+from broker.edge.tidemark.admission.whole_txn import whole_txn
 from broker.model.batch import (
     NO_KEYS,
     NOTHING_OWN,
@@ -49,7 +50,6 @@ from schemas.properties.keys import (
 )
 
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
-VCHANNEL_BYTES_MAX: Final = 256
 _REMEMBERED_BYTES_MAX: Final = 256
 _REMEMBERED_MAX: Final = 16_384
 """More than the vchannels that are busy at one time, so that their properties are encoded once."""
@@ -85,15 +85,32 @@ class BatchAdmission:
     """The checks of one Append stream, whose pchannel is `pchannel`."""
 
     def __init__(
-        self, pchannel: PChannelName, bytes_max: int, schedules: Schedules | None = None
+        self,
+        pchannel: PChannelName,
+        bytes_max: int,
+        schedules: Schedules | None = None,
+        unpacking: Unpacking | None = None,
     ) -> None:
-        """Without `schedules` delayed messages are refused."""
+        """Without `schedules` delayed messages are refused. `unpacking` is that of the server."""
+        self._unpacking = unpacking or Unpacking()
         self._pchannel = pchannel
         self._bytes_max = bytes_max
         self._schedules = schedules
 
+    async def judge_packed(self, batch: ScannedBatch) -> NewBatch | Refusal:
+        """As `judge`, for a packed body, which is unpacked once, in a thread if it is large."""
+        verdict = self.judge(batch)
+        if isinstance(verdict, Refusal):
+            return verdict
+        # Before it is stored: a body that cannot be unpacked would stop every reader for ever.
+        cause = await self._unpacking.run(sum(batch.sizes), packing_fault, batch)
+        return Refusal(StreamingCode.INVALID_ARGUMENT, cause) if cause else verdict
+
     def judge(self, batch: ScannedBatch) -> NewBatch | Refusal:
-        """The batch as an Appender takes it, or the refusal for its producer."""
+        """The batch as an Appender takes it, or the refusal for its producer.
+
+        It is not unpacked.
+        """
         refusal = self.refusal(batch)
         if refusal is not None:
             return refusal
@@ -107,8 +124,6 @@ class BatchAdmission:
             return oversize_batch(unpacked, self._bytes_max)
         if batch.own_sizes or batch.own:
             cause = cause or _wrong_own(batch)
-        if batch.codec != Codec.NONE:
-            cause = cause or _wrong_packing(batch)
         if cause:
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
         return self.accepted(batch, batch.sizes, unpacked)
@@ -172,13 +187,7 @@ class BatchAdmission:
         return self._schedules.refusal(batch.vchannel, len(batch.sizes), times)
 
     def _misplaced(self, batch: ScannedBatch) -> str:
-        name = batch.vchannel
-        if name and len(name) <= VCHANNEL_BYTES_MAX and belongs_to(name, self._pchannel):
-            return ""
-        return (
-            f"vchannel {name[:VCHANNEL_BYTES_MAX]!r} is not on pchannel {self._pchannel!r}"
-            " of this stream"
-        )
+        return new_vchannel_fault(batch.vchannel, self._pchannel)
 
 
 def _wrong_sizes(batch: ScannedBatch) -> str:
@@ -213,8 +222,8 @@ def _unknown(batch: ScannedBatch) -> str:
     return ""
 
 
-def _wrong_packing(batch: ScannedBatch) -> str:
-    # Unpacked before it is stored: a body that cannot be unpacked would stop every reader for ever.
+def packing_fault(batch: ScannedBatch) -> str:
+    """Why a packed body is not what its sizes say; "" when it is. Unpacks it."""
     try:
         unpack(batch.codec, batch.body, sum(batch.sizes))
     except BadPacking as error:

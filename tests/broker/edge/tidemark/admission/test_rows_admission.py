@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.edge.tidemark.batch_admission import BatchAdmission
-from broker.edge.tidemark.rows_admission import RowsAdmission
+from broker.edge.tidemark.admission.batch_admission import BatchAdmission
+from broker.edge.tidemark.admission.rows_admission import RowsAdmission
 from broker.model.batch import Codec
 from broker.model.failure import Dropped, Refusal, StreamingCode
 from broker.model.ids import PChannelName
