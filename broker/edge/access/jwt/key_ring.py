@@ -13,6 +13,8 @@ log = structlog.get_logger(__name__)
 
 WAIT_S_MAX: Final = 6.0
 """How long a call waits for the key that signed its token; longer than one read may take."""
+WAITING_MAX: Final = 1_024
+"""Calls that wait at a time; one more is decided by the keys that are known."""
 
 
 class KeyRing:
@@ -31,6 +33,7 @@ class KeyRing:
         self.on_change: Callable[[], None] = _ignore
         """Called when other keys are in force."""
         self._ended = anyio.Event()
+        self._waiting = 0
 
     def begin(self) -> None:
         """A read begins."""
@@ -63,8 +66,14 @@ class KeyRing:
         """Wait until this key is known, or until it is clear that it will not be; WAIT_S_MAX."""
         if key_id in self.keys.ids or not self.refresh.want(self.now_s()):
             return
-        with anyio.move_on_after(WAIT_S_MAX):
-            await self._ended.wait()
+        if self._waiting >= WAITING_MAX:
+            return
+        self._waiting += 1
+        try:
+            with anyio.move_on_after(WAIT_S_MAX):
+                await self._ended.wait()
+        finally:
+            self._waiting -= 1
 
     def warnings(self) -> list[str]:
         """What an operator should know of them."""

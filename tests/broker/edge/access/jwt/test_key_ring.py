@@ -5,7 +5,7 @@ from anyio.lowlevel import checkpoint
 
 from actors.testing import VirtualClock, run_seeded
 from broker.core.security.key_refresh import PAUSE_S, KeyRefresh
-from broker.edge.access.jwt.key_ring import WAIT_S_MAX, KeyRing
+from broker.edge.access.jwt.key_ring import WAIT_S_MAX, WAITING_MAX, KeyRing
 from broker.edge.access.jwt.key_set import KeySet, read_key_set
 from tests.jwt_provider import jwk, key_set
 
@@ -64,6 +64,24 @@ def test_a_call_waits_no_longer_than_it_may() -> None:
         return VirtualClock().monotonic_s()
 
     assert run_seeded(1, main) == WAIT_S_MAX
+
+
+def test_one_more_call_than_may_wait_is_decided_by_the_keys_that_are_known() -> None:
+    async def main() -> float:
+        clock, made = VirtualClock(), KeyRing(KeyRefresh(300.0), VirtualClock().monotonic_s)
+        async with create_task_group() as tasks:
+            for _ in range(WAITING_MAX):
+                tasks.start_soon(made.until_known, "new")
+            while made._waiting < WAITING_MAX:
+                await checkpoint()
+            await made.until_known("new")
+            passed_s = clock.monotonic_s()
+        # Those that waited have left room.
+        await made.until_known("new")
+        assert clock.monotonic_s() == 2 * WAIT_S_MAX
+        return passed_s
+
+    assert run_seeded(1, main) == 0.0
 
 
 def test_a_read_that_fails_keeps_the_keys_and_is_told() -> None:
