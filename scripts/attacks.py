@@ -1,8 +1,8 @@
-"""Attacks a broker in every way of tests/limits/hostile_peers.py, beside a client that behaves.
+"""Attacks a broker in every way of tests/limits/hostile, beside a client that behaves.
 
     python3 scripts/attacks.py [--seconds 5] [--only rapid_reset,ping_flood]
 
-Prints for each attack what it got, and the rate and latency of appends before it and during it.
+Prints for each attack the rate and latency of appends before it and during it, and what it got.
 Makes its own environment in .attacks/ and runs scripts/runs/attacks.py on this checkout's code.
 """
 

@@ -1,15 +1,16 @@
 """What hostile peers do on a connection, each until the server ends it or `ROUNDS` are sent.
 
-Used by `test_attacks.py`, and by `scripts/attacks.py`, which measures what others notice.
+Above the connection nothing of them is a call that a server could answer.
 """
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from struct import pack
 from typing import Any
 
-import anyio
 from hpack import Encoder
 
+from tests.limits.hostile.attack import Got
 from tests.wire.raw_peer import HELLO, PREFACE, RawPeer, http_frame
 
 ROUNDS = 40
@@ -18,7 +19,7 @@ HEADERS = [
     *((":method", "POST"), (":scheme", "http"), (":path", "/tidemark.v1.Log/Append")),
     *((":authority", "broker"), ("te", "trailers"), ("content-type", "application/grpc")),
 ]
-Attack = Callable[[RawPeer], Coroutine[Any, Any, None]]
+OnConnection = Callable[[RawPeer], Coroutine[Any, Any, None]]
 
 
 async def _again(peer: RawPeer, frames: bytes, first: bytes = HELLO) -> None:
@@ -150,34 +151,25 @@ def _varint(number: int) -> bytes:
     return bytes(found)
 
 
-FLOODS: tuple[Attack, ...] = (
+FLOODS: tuple[OnConnection, ...] = (
     *(settings_flood, ping_flood, window_updates, priorities, unknown_frames, rapid_reset),
     *(header_bomb, no_window, large_table, huge_message, deep_message),
 )
 """The server stays connected, and does little for them."""
-CLOSED: tuple[Attack, ...] = (
+CLOSED: tuple[OnConnection, ...] = (
     *(many_settings, continuations, too_many_headers),
     *(half_a_preface, half_a_header, half_a_frame),
 )
 """The server closes the connection."""
 
 
-async def outcome(peer: RawPeer, within_s: float) -> str:
-    """What the attacker got: the kinds of frames, and whether its connection was closed."""
-    received, closed = b"", False
-    with anyio.move_on_after(within_s):
-        while not closed:
-            try:
-                data = await peer.reader.read(65536)
-            except ConnectionError:
-                data = b""
-            received, closed = received + data, not data
-    names = {1: "answers", 3: "RST_STREAM", 6: "PING", 7: "GOAWAY"}
-    found: dict[str, bool] = {}
-    at = 0
-    while at + 9 <= len(received):
-        kind = received[at + 3]
-        found[names.get(kind, "")] = True
-        at += 9 + int.from_bytes(received[at : at + 3], "big")
-    words = [it for it in found if it]
-    return ", ".join([*words, "closed" if closed else "slowed"])
+async def watch(peer: RawPeer, got: Got) -> None:
+    """Count the kinds of frames that come, and the end of the connection."""
+    names = {1: "answers", 3: "RST_STREAM", 4: "SETTINGS", 6: "PING", 7: "GOAWAY"}
+    with suppress(OSError, EOFError):
+        while True:
+            head = await peer.reader.readexactly(9)
+            await peer.reader.readexactly(int.from_bytes(head[:3], "big"))
+            if head[3] in names:
+                got[names[head[3]]] += 1
+    got["closed"] += 1
