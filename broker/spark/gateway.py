@@ -33,6 +33,9 @@ FIRST_S = 5.0
 """How long a server is tried that was never reached: its address is probably wrong."""
 FIRST_ANSWER_S = 8.0
 """A busy broker may be slow to answer."""
+UNREACHABLE_S = 6.0
+"""How long a task tries a node that was never reached. Its host may have died: its channels move
+on when its lease (5 s by default) is over. Or its address is wrong: the task fails within 10 s."""
 STALLED_S = FIRST_ANSWER_S + 1.0
 """A first try ends before, unless the machine stood still: then it is tried once more."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0

@@ -18,6 +18,7 @@ from broker.client.cluster.targets import Shards
 from broker.client.errors import (
     BadTransaction,
     InvalidArgument,
+    NodeUnreachable,
     TidemarkError,
     TransactionExpired,
 )
@@ -63,7 +64,8 @@ class Stage:
 
     Leaving an `async with` block without `seal` aborts it. Every method raises TransactionExpired
     when the broker has waited too long for the next row or for the commit; write the part again
-    then, as another attempt.
+    then, as another attempt. `unreachable_s`: how long it waits for a node that was never reached
+    before NodeUnreachable is raised; its channels may move to another node meanwhile.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Stage:
         self._name = name
         self._deadline_s = deadline_s
         self._keepalive_ms = keepalive_ms
+        self.unreachable_s = 0.0
         self._txns: list[Txn] = []
         self._filling: dict[VChannelName, tuple[Txn, int]] = {}
         self._beginning: dict[VChannelName, anyio.Lock] = {}
@@ -282,15 +285,18 @@ class Stage:
         async def resolved() -> Shards:
             return Shards(None, (vchannel,))
 
-        until_s = anyio.current_time() + self._deadline_s
+        began_s = anyio.current_time()
         while True:
             own, keepalive_ms = _named(self._name), self._keepalive_ms
             txn = Txn(self._appends, resolved, keepalive_ms, self._deadline_s, begins_with=own)
             try:
                 await txn.begin()
-            except TransactionExpired:
-                # The channel is being closed, on its way to another node, and begins none.
-                if anyio.current_time() >= until_s:
+            except (TransactionExpired, NodeUnreachable) as error:
+                # The channel is being closed, on its way to another node, and begins none; or it
+                # will be on its way, when the lease of a dead node is over.
+                unreached = isinstance(error, NodeUnreachable)
+                patience_s = self.unreachable_s if unreached else self._deadline_s
+                if anyio.current_time() - began_s >= patience_s:
                     raise
                 await anyio.sleep(RETRY_PAUSE_S)
             else:

@@ -20,7 +20,7 @@ from broker.core.naming import collection_id_of
 from broker.core.sharding import shard_of
 from broker.model.ids import VChannelName
 from broker.model.stage import StageName
-from broker.spark.gateway import Gateway, gateway_here
+from broker.spark.gateway import PATIENCE_S, UNREACHABLE_S, Gateway, gateway_here
 from broker.spark.sink import repeats
 from broker.spark.sink.sink_columns import MessageColumns, Messages, RowColumns
 from broker.spark.sink.sink_options import SinkOptions
@@ -40,19 +40,27 @@ T = TypeVar("T")
 log = logging.getLogger("tidemark.spark")
 
 
-def stage(options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch]) -> StagedPart:
+def stage(
+    options: SinkOptions, name: StageName, rows: Iterator[pa.RecordBatch], *, proven: bool = False
+) -> StagedPart:
     """Stage all rows of a task; return what the driver needs to commit them.
+
+    `proven`: earlier tasks have written, so a server that is silent, or a node that cannot be
+    reached, is only away.
 
     Spark may reuse `name.attempt`, so it is replaced by a number that no other attempt has. Rows
     that an earlier run or attempt has staged are aborted: when Spark starts a copy of a slow task,
     the slow one fails.
     """
     gateway = gateway_here(options.server)
+    gateway.proven = gateway.proven or proven
 
     async def begin(client: Client) -> Stage:
         attempt = name.attempt << ATTEMPT_BITS | randbits(ATTEMPT_BITS)
         place = (name.app, name.batch, name.part, attempt)
-        return client.stage(*place, run=name.run, deadline_s=options.timeout_s)
+        made = client.stage(*place, run=name.run, deadline_s=options.timeout_s)
+        made.unreachable_s = PATIENCE_S if proven else UNREACHABLE_S
+        return made
 
     task = _Task(gateway, options, _waited(gateway, begin, options.timeout_s))
     try:
@@ -69,12 +77,14 @@ def commit(options: SinkOptions, parts: Sequence[StagedPart], *, of_stream: bool
     if not parts:
         return
     app, batch = parts[0].app, parts[0].batch
+    gateway = gateway_here(options.server)
+    gateway.proven = True  # by the tasks: when the server is silent, it is only away
 
     async def ask(client: Client) -> None:
         done = await client.commit_batch(app, batch, parts, deadline_s=options.timeout_s)
         repeats.tell(done, batch, of_stream=of_stream)
 
-    _waited(gateway_here(options.server), ask, options.timeout_s)
+    _waited(gateway, ask, options.timeout_s)
 
 
 def abort(options: SinkOptions, parts: Sequence[StagedPart]) -> None:

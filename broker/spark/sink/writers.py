@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 
 from broker.client import StagedPart
 from broker.model.stage import ONE_RUN_PREFIX, StageName
-from broker.spark.gateway import gateway_here
 from broker.spark.refusals import NotSupported, told_to_spark
 from broker.spark.sink.sink_options import SinkOptions
 from broker.spark.sink.staged_rows import abort, commit, stage
@@ -61,10 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task. Raises BadColumns, BadRow, and Failed for what the broker refuses."""
         name = _name(self._options.app, None, self._run)
-        if name.batch > 0:
-            # Earlier micro-batches were written: when the server is silent, it is only away.
-            gateway_here(self._options.server).proven = True
-        return StagedTask(stage(self._options, name, iterator))
+        return StagedTask(stage(self._options, name, iterator, proven=name.batch > 0))
 
     @told_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

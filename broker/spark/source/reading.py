@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
 from broker.client.errors import NodeUnreachable
-from broker.spark.gateway import PATIENCE_S, Gateway, gateway_here
+from broker.spark.gateway import PATIENCE_S, UNREACHABLE_S, Gateway, gateway_here
 from broker.spark.refusals import DataLoss, told_to_spark
 from broker.spark.server_options import Server
 
@@ -173,9 +173,10 @@ class SpanReader:
         now_s = time.monotonic()  # noqa: TID251 - Spark calls us synchronously
         self._broken_s = self._broken_s or now_s
         # An address that was tried for a while and never reached is a wrong one.
-        unreachable = isinstance(error, NodeUnreachable) and not self._partition.proven
-        wrong = unreachable or not self._gateway.proven
-        if wrong or not error.retriable or now_s - self._broken_s > PATIENCE_S:
+        unreached = isinstance(error, NodeUnreachable) and not self._partition.proven
+        patience_s = UNREACHABLE_S if unreached else PATIENCE_S
+        late = now_s - self._broken_s > patience_s
+        if late or not error.retriable or not self._gateway.proven:
             raise error
         log.warning("tidemark: resuming the read after %s", error)
         time.sleep(PAUSE_S)  # noqa: TID251
