@@ -13,7 +13,7 @@ import pytest
 from hosts.etcd_program import find_etcd
 from hosts.kept_cluster import ClusterState, end_cluster, running_cluster
 from java import find_java
-from runs.hosts_demo.demo import totals_of, verdict
+from runs.hosts_demo.demo import told, totals_of, verdict
 
 from tests.missing_part import missing_part
 
@@ -102,6 +102,7 @@ def test_all_flights_come_out_although_a_host_dies_and_a_link_is_cut(
         link = "where the leader is, to node host c is cut"
         assert (link in done.stdout) == bool(state.namespaces)
         assert "5,000 flights of 2 carriers" in done.stdout
+        assert ("0 failed queries" in done.stdout) == WITH_SPARK
         now = running_cluster(folder)
         ended = end_cluster(folder)
         assert {*ended} == {it.name for it in now.processes} | {"keeper"}
@@ -135,6 +136,17 @@ def test_a_number_that_differs_is_shown_and_fails(capsys: pytest.CaptureFixture[
     assert verdict(sent, {"read": sent, "copied": {**sent}}) == 0
     assert "3 flights of 2 carriers, read and copied" in capsys.readouterr().out
     assert verdict(sent, {"read": sent, "copied": {"UA": (2, 1, 3), "AA": (1, 0, 0)}}) == 1
-    told = capsys.readouterr().out
-    assert told.count("differs") == 2
-    assert "2 of 2 carriers differ" in told
+    shown = capsys.readouterr().out
+    assert shown.count("differs") == 2
+    assert "2 of 2 carriers differ" in shown
+
+
+def test_a_query_that_failed_is_told_and_fails_the_demo(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Although another one has copied the rest."""
+    assert told([]) == 0
+    assert capsys.readouterr().out == ""
+    assert told(["[TIDEMARK_CONNECTION_LOST] no broker at [/x]"]) == 1
+    shown = capsys.readouterr().out
+    assert shown == "A query of Spark failed: [TIDEMARK_CONNECTION_LOST] no broker at [/x]\n"

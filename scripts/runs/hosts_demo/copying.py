@@ -3,12 +3,14 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from handover import SCRIPTS
 from hosts.kept_cluster import ClusterState
 from local_spark import LOG_SETTINGS
+from pyspark.errors import StreamingQueryException
 
 from runs.hosts_demo.seats import DRIVER
 
@@ -20,14 +22,19 @@ LOG_LEVEL = "fatal"
 
 
 class Copying:
-    """A session on the cluster, and its query. `columns`: of both collections."""
+    """A session on the cluster, and its query. `columns`: of both collections.
+
+    `failures`: the errors of queries that ended by themselves; another query went on in their
+    place. `retries`: tasks that failed and were tried again.
+    """
 
     def __init__(self, state: ClusterState, folder: Path, columns: tuple[str, ...]) -> None:
         self._state, self._columns = state, columns
         self._checkpoint = str(folder / "checkpoint")
         self._spark = _session(state, folder)
         self._query: Any = None
-        self.restarts = 0
+        self.failures: list[str] = []
+        self.retries = 0
 
     def begin(self, source: str, sink: str) -> None:
         """Copy whatever comes, in micro-batches."""
@@ -35,14 +42,15 @@ class Copying:
 
     def finish(self, source: str, sink: str) -> int:
         """Copy what is left, and end; the number of micro-batches with rows. SystemExit."""
-        batches = self._stopped()
-        query = self._start(source, sink, availableNow=True)
+        batches = self._ended()
+        self._query = self._start(source, sink, availableNow=True)
         until_s = time.monotonic() + END_S_MAX
-        while query.isActive and time.monotonic() < until_s:
-            query.awaitTermination(1)
-        if query.isActive or query.exception() is not None:
-            raise SystemExit(f"the query of Spark did not end: {query.exception()}")
-        return batches + _with_rows(query)
+        with suppress(StreamingQueryException):
+            while self._query.isActive and time.monotonic() < until_s:
+                self._query.awaitTermination(1)
+        if self._query.isActive:
+            raise SystemExit(f"the query of Spark did not end within {END_S_MAX:g} s")
+        return batches + self._ended()
 
     def totals(self, name: str) -> dict[str, tuple[int, int, int]]:
         """By carrier: flights, those with a delay, and its sum, as Spark counts them."""
@@ -78,16 +86,23 @@ class Copying:
             .start()
         )
 
-    def _stopped(self) -> int:
-        """The next query goes on from the checkpoint, also of one that failed meanwhile."""
-        if self._query.exception() is not None:
-            self.restarts += 1
-        self._query.stop()
-        return _with_rows(self._query)
+    def _ended(self) -> int:
+        """Stop the query and note what became of it. One after it goes on from its checkpoint."""
+        query = self._query
+        error = query.exception()
+        if error is not None:
+            self.failures.append(str(error))
+        query.stop()
+        self.retries += self._failed_tasks(str(query.runId))
+        return sum([1 for it in query.recentProgress if it["numInputRows"]])
 
-
-def _with_rows(query: Any) -> int:
-    return sum([1 for it in query.recentProgress if it["numInputRows"]])
+    def _failed_tasks(self, run: str) -> int:
+        """Of the jobs of a run of a query, as far as Spark remembers them."""
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(it) for it in tracker.getJobIdsForGroup(run)]
+        stages = {number for it in jobs if it is not None for number in it.stageIds}
+        found = [tracker.getStageInfo(it) for it in stages]
+        return sum([it.numFailedTasks for it in found if it is not None])
 
 
 def _session(state: ClusterState, folder: Path) -> Any:

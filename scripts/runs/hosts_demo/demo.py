@@ -6,7 +6,7 @@ batches; a streaming query on Spark's cluster copies them into another collectio
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +14,7 @@ import anyio
 import pyarrow as pa
 from hosts.kept_cluster import NoCluster, running_cluster
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from broker.client import Deadlines, connect
@@ -37,7 +38,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> int:
-    """0 when all numbers are equal."""
+    """0 when all numbers are equal and no query of Spark failed."""
     folder, rows = Path(sys.argv[1]), int(sys.argv[2])
     table = flights()
     table = table.slice(0, rows or len(table))
@@ -64,14 +65,16 @@ def play(story: Story, table: pa.Table, work: Path, pace_s: float = PACE_S) -> i
         found = {"read by the client": anyio.run(counted, servers, FLIGHTS)}
         if copying is not None:
             batches = copying.finish(FLIGHTS, COPY)
-            console.print(f"Spark: {batches} micro-batches, {copying.restarts} failed queries")
+            console.print(f"Spark: {batches} micro-batches, {copying.retries} tasks tried again, "
+                          f"{len(copying.failures)} failed queries")  # fmt: skip
             found["copied by Spark"] = copying.totals(COPY)
     finally:
         if copying is not None:
             copying.end()
     console.print(f"The longest append of a batch took {max(waits):.1f} s, the median "
                   f"{sorted(waits)[len(waits) // 2] * 1000:.0f} ms; no call failed.")  # fmt: skip
-    return verdict(totals_of([table]), found)
+    wrong = verdict(totals_of([table]), found)
+    return wrong or told(copying.failures if copying is not None else ())
 
 
 async def make_collections(servers: str) -> None:
@@ -138,6 +141,13 @@ def verdict(sent: Totals, found: Mapping[str, Totals]) -> int:
     places = " and ".join(found)
     console.print(f"[green]Checked:[/green] {total:,} flights of {len(sent)} carriers, {places}")
     return 0
+
+
+def told(failures: Sequence[str]) -> int:
+    """Say why queries failed; 0 when none did. A host that dies is no reason: tasks are retried."""
+    for error in failures:
+        console.print(f"[red]A query of Spark failed:[/red] {escape(error)}")
+    return int(bool(failures))
 
 
 def _shown(totals: tuple[int, int, int] | None) -> str:
