@@ -114,7 +114,8 @@ class DeadLetters(Actor[CarryOn]):
         return {"vchannel": self._key.vchannel, "copies": self._copies}
 
     async def _carry_on(self, state: GroupState, limit: DeliveryLimit) -> Refusal | str | None:
-        if await self._dropped.among([limit.vchannel]):
+        # Not copied before that is known: what is appended to a dropped collection is lost.
+        if await self._dropped.is_dropped(limit.vchannel):
             return (
                 f"the collection of {limit.vchannel} was dropped; alter the group to have them in a"
                 " new one, or without a limit to have the messages delivered again"

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from broker.model.failure import Refused
+from broker.model.failure import Refused, StreamingCode
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.row_schemas import NoShard, RowSchemas
 
@@ -31,18 +31,34 @@ class DroppedVChannels:
 
     async def among(self, vchannels: Iterable[str]) -> set[str]:
         """The dropped ones; only those that the log knows while the catalog does not answer."""
-        segments = self._opened.segments
         asked = set(vchannels)
-        dropped = {it for it in asked if it in segments.dropped}
+        try:
+            return await self._found(asked)
+        except Refused:
+            return self._in_log(asked)
+
+    async def is_dropped(self, vchannel: str) -> bool:
+        """For who must not guess. Raises Refused if only the catalog can tell and is silent."""
+        return bool(await self._found({vchannel}))
+
+    def _in_log(self, asked: set[str]) -> set[str]:
+        return {it for it in asked if it in self._opened.segments.dropped}
+
+    async def _found(self, asked: set[str]) -> set[str]:
+        dropped, known = self._in_log(asked), self._opened.segments.collections
         # One that the log knows to exist was created again by a client of Milvus.
-        left = {it for it in asked - dropped if it not in segments.collections}
+        left = {it for it in asked - dropped if it not in known}
         if not left:
             return dropped
         try:
             with anyio.fail_after(ANSWER_S):
                 return dropped | await self._dropped_for_catalog(left)
-        except (Refused, TimeoutError):
-            return dropped
+        except TimeoutError as error:
+            cause = (
+                f"the metadata store has not said within {ANSWER_S} s whether the collection of"
+                f" {min(left)} was dropped; see whether the store is up"
+            )
+            raise Refused(StreamingCode.INNER, cause) from error
 
     async def _dropped_for_catalog(self, vchannels: set[str]) -> set[str]:
         now_s = anyio.current_time()

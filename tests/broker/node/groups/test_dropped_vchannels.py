@@ -6,10 +6,15 @@ from typing import Any
 import anyio
 import pytest
 
+from actors.testing import run_seeded
 from broker.model.failure import Refused, StreamingCode
+from broker.node.group_messages import RejectMessages
 from broker.node.groups import dropped_vchannels
 from broker.node.groups.dropped_vchannels import DroppedVChannels
 from broker.ports.row_schemas import CatalogVersion, NoRowSchemas, NoShard, Shard
+from tests.broker.node.groups.test_dead_letters import DEAD, create, dead, rows
+from tests.broker.node.groups.test_group_leases import join, shown
+from tests.broker.node.world import appended, running_node
 
 LOG, CATALOG, AGAIN, ALIVE = "in the log", "in the catalog", "made again", "alive"
 
@@ -106,3 +111,39 @@ async def test_without_an_answer_of_the_catalog_the_log_alone_counts(
     catalog = Catalog()
     setattr(catalog, fault, True)
     assert await dropped(catalog).among([LOG, CATALOG]) == {LOG}
+
+
+@pytest.mark.parametrize(("fault", "told"), [("silent", "within 5.0 s"), ("away", "is busy")])
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_dies_waits_until_the_catalog_says_whether_the_dead_letters_were_dropped(
+    fault: str, told: str, gone: bool
+) -> None:
+    """A copy in a dropped collection is lost, and its message acknowledged."""
+
+    async def scenario() -> None:
+        catalog = Catalog()
+        async with running_node(catalog=catalog) as world:
+            await world.assign()
+            await create(world)
+            appended(await world.append(rows("a")))
+            worker = await join(world)
+            leased = await worker.take()
+            # The log has no drop of a plain collection of clients.
+            catalog.drops, catalog.gone = 2, {DEAD} if gone else set()
+            setattr(catalog, fault, True)
+            reject = RejectMessages(worker.joined.member, leased.lease, (), "bad")
+            assert await worker.group.ask(reject, deadline_s=60) is None
+            await world.clock.sleep(100)
+            view = await shown(world)
+            assert "dead letters cannot be written" in view.trouble
+            assert told in view.trouble
+            assert view.group.dying
+            assert await dead(world) == []
+            setattr(catalog, fault, False)
+            await world.clock.sleep(60)
+            view = await shown(world)
+            assert ("was dropped; alter the group" in view.trouble) == gone == bool(view.trouble)
+            assert bool(view.group.dying) == gone
+            assert [it.payload for it in await dead(world)] == ([] if gone else [b"a"])
+
+    run_seeded(1, scenario)
