@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors import ActorError, Context, Envelope, NameTaken
+from actors import ActorError, Context, Envelope
 from broker.core.groups.group_changes import MessagesDying
 from broker.core.groups.group_rules import DYING_MAX, reject_refusal
 from broker.core.groups.lease_book import LeaseBook
@@ -50,7 +50,8 @@ class GivenUp:
         self._failed: list[_Rejected] = []
         self._unwritten: list[Returned] = []
         self._writing = 0
-        self._to_carry_out = bool(book.state.dying)
+        self._retry_s = 0.0
+        """Not before it the actor that copies is started again."""
 
     def reject(self, envelope: Envelope[Any], reject: RejectMessages) -> None:
         """Take the messages out of the lease; answered when it is durable that they die."""
@@ -85,19 +86,16 @@ class GivenUp:
 
     async def carry_out(self, group: Context[Any]) -> None:
         """Start the actor that copies what dies, unless it runs."""
-        if not self._to_carry_out:
+        now_s = group.clock.monotonic_s()
+        if not self._state.dying or now_s < self._retry_s:
             return
-        self._to_carry_out = False
         try:
             above = group.path.rpartition("/")[0]
             spec = dead_letters_spec(*self._place, self._state.key)
             await group.tree.start_child(above, spec, deadline_s=START_S)
-        except NameTaken:
-            # It runs, and perhaps it is about to end: then it does not see what came last.
-            self._to_carry_out = bool(self._state.dying)
-            self._look(RETRY_S)
         except ActorError:
-            self._to_carry_out = True
+            # If it runs, it may be about to end: then it does not see what came last.
+            self._retry_s = now_s + RETRY_S
             self._look(RETRY_S)
 
     def _exceeded(self, last: Returned) -> None:
@@ -120,7 +118,7 @@ class GivenUp:
         def settled(refusal: Refusal | None) -> None:
             self._writing -= 1
             answered(refusal)
-            self._to_carry_out = True
+            self._retry_s = 0.0
             self._look(0.0 if refusal is None else RETRY_S)
 
         change = MessagesDying(self._state.key.name, spans, cause, times)

@@ -112,6 +112,7 @@ class GroupLeases(Actor[_Message]):
         if opened.transactions.open_count:
             # What an earlier life has sent for a transaction must be held before this one leases.
             await opened.appender.ask(CloseTick(), deadline_s=CLOSE_S)
+        await opened.groups.all_landed(self._key)
         self._opened = opened
         shared, closed = state.mode is GroupMode.SHARED, opened.tail.closed.tick
         book = LeaseBook(state, closed) if shared else OrderedBook(state, closed)
@@ -139,7 +140,7 @@ class GroupLeases(Actor[_Message]):
         opened.groups.running[self._key] = self._running = RunningGroup(self._view, self._end_txn)
         self._wake = WakeTimer(context, LOOK)
         self._wake.at(self._busy_s + IDLE_S)
-        if book.exceeded:
+        if book.exceeded or state.dying:
             look()
 
     async def receive(self, batch: Sequence[_Envelope]) -> None:
@@ -387,7 +388,8 @@ class GroupLeases(Actor[_Message]):
 
     def _rest(self, now_s: float) -> None:
         """Set the timer for whatever ends first by itself."""
-        if self._book.has_members:
+        # What is in flight may decide that messages die, which somebody has to carry out.
+        if self._book.has_members or self._key in self._opened.groups.in_flight:
             self._busy_s = now_s
         elif now_s - self._busy_s >= IDLE_S:
             self._context.stop()

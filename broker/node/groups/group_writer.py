@@ -110,15 +110,20 @@ class GroupWriter:
     def _write(
         self, vchannel: str, change: GroupChange, answered: Callable[[TimeTick | Refusal], None]
     ) -> None:
-        unsettled = self._opened.groups.unsettled
-        key = GroupKey(vchannel, change.name) if isinstance(change, _OF_KEEPERS) else None
-        if key is not None:
-            unsettled.add(key)
+        groups, key = self._opened.groups, GroupKey(vchannel, change.name)
+        of_keeper = isinstance(change, _OF_KEEPERS)
+        if of_keeper:
+            groups.unsettled.add(key)
+        else:
+            groups.sent(key)
 
         def settle(outcomes: tuple[RunOutcome, ...]) -> None:
-            if key is not None:
-                unsettled.discard(key)
-            answered(self._settled(vchannel, change, outcomes[0]))
+            settled = self._settled(vchannel, change, outcomes[0])
+            if of_keeper:
+                groups.unsettled.discard(key)
+            else:
+                groups.landed(key)
+            answered(settled)
 
         message = _message(vchannel, change)
         append_then(self._located, (message,), settle, deadline_s=OUTCOME_S)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import anyio
+
 from actors import Ref
 from broker.core.groups.group_rules import GROUPS_MAX
 from broker.core.groups.group_state import HeldAck
@@ -30,6 +32,8 @@ HELD_MS: Final = 60_000
 """So long after its begin a transaction that holds acknowledgements is worth a warning."""
 WARNINGS_MAX: Final = 8
 """Of a pchannel and a kind."""
+LANDED_S: Final = 1.0
+"""So long a Group waits when it begins. Its supervisor starts and stops no other one meanwhile."""
 
 AgeOf = Callable[[StageName | None], int]
 
@@ -81,6 +85,9 @@ class ChannelGroups:
     """
     coming: Counter[GroupKey] = field(default_factory=Counter)
     """Groups whose creation was asked for and not answered."""
+    in_flight: Counter[GroupKey] = field(default_factory=Counter)
+    """Changes that running groups have sent, and that are not known to be stored or refused."""
+    _landed: dict[GroupKey, anyio.Event] = field(default_factory=dict)
 
     @contextmanager
     def creating(self, key: GroupKey) -> Iterator[None]:
@@ -101,6 +108,31 @@ class ChannelGroups:
             self.coming[key] -= 1
             if not self.coming[key]:
                 del self.coming[key]
+
+    def sent(self, key: GroupKey) -> None:
+        """A change of a running group was sent; call `landed` when its outcome is known."""
+        self.in_flight[key] += 1
+
+    def landed(self, key: GroupKey) -> None:
+        """The outcome of one that was sent is known, and in the table if it was stored."""
+        self.in_flight[key] -= 1
+        if not self.in_flight[key]:
+            del self.in_flight[key]
+            if (waits := self._landed.pop(key, None)) is not None:
+                waits.set()
+
+    async def all_landed(self, key: GroupKey) -> None:
+        """Wait until no change of the group is in flight, so that the table has what is decided.
+
+        Raises Refused after `LANDED_S`.
+        """
+        if key not in self.in_flight:
+            return
+        try:
+            with anyio.fail_after(LANDED_S):
+                await self._landed.setdefault(key, anyio.Event()).wait()
+        except TimeoutError as error:
+            raise Refused(StreamingCode.INNER, _in_flight(key)) from error
 
     def end_txns(self, ended: Sequence[TxnSession]) -> None:
         """Apply what these transactions have acknowledged; their ends are durable.
@@ -221,6 +253,13 @@ def _held_by(session: TxnSession, ranges: int, age_of: AgeOf) -> HeldByTxn:
 
 def _ms_since(held: HeldByTxn, tick: TimeTick) -> int:
     return (tick - held.txn) >> TICK_LOGICAL_BITS
+
+
+def _in_flight(key: GroupKey) -> str:
+    return (
+        f"what was decided before in group {key.name!r} on {key.vchannel} is not stored after"
+        f" {LANDED_S} s; it begins when that is known; retry later"
+    )
 
 
 def _full(key: GroupKey, there: int, new: int) -> str:

@@ -1,0 +1,105 @@
+"""Decisions that messages die, which are stored when the Group that made them has ended."""
+
+import asyncio
+
+import pytest
+
+from actors import ActorError
+from actors.testing import run_seeded
+from broker.codec.letters import letters_of
+from broker.model.failure import Refusal
+from broker.model.groups.consumer_group import GroupView
+from broker.model.groups.group_mode import GroupMode
+from broker.model.ids import TimeTick
+from broker.node.group_messages import (
+    CreateGroup,
+    GroupJoined,
+    JoinGroup,
+    OpenGroup,
+    RejectMessages,
+)
+from broker.node.groups.group_leases import IDLE_S
+from tests.broker.node.groups.test_dead_letters import LIMIT, dead, rows
+from tests.broker.node.groups.test_group_leases import KEY, VCHANNEL, Worker, join, keeper, shown
+from tests.broker.node.groups.test_group_writer import LONG_S, Disk, node_with
+from tests.broker.node.world import World, appended
+
+LEASE_MS = 60_000
+MODES = [GroupMode.SHARED, GroupMode.BY_KEY, GroupMode.BY_VCHANNEL]
+
+
+async def rejecting(world: World, disk: Disk, mode: GroupMode) -> tuple[Worker, asyncio.Task]:  # type: ignore[type-arg]
+    """A member that has rejected a message, whose death is not stored."""
+    request = CreateGroup(KEY, LEASE_MS, TimeTick(0), exist_ok=False, limit=LIMIT, mode=mode)
+    answer = await (await keeper(world)).ask(request, deadline_s=60)
+    assert isinstance(answer, GroupView), answer
+    appended(await world.append(rows("a")))
+    worker = await join(world)
+    leased = await worker.take()
+    disk.goes_on.clear()
+    reject = RejectMessages(worker.joined.member, leased.lease, (), "bad")
+    asked = worker.group.ask(reject, deadline_s=LONG_S)
+    answered = asyncio.get_running_loop().create_task(asked)
+    await world.clock.sleep(1)
+    return worker, answered
+
+
+async def next_texts(world: World) -> list[str]:
+    """What a member gets that comes as soon as it may."""
+    while True:
+        group = await (await keeper(world)).ask(OpenGroup(KEY), deadline_s=60)
+        try:
+            if not isinstance(group, Refusal):
+                joined = await group.ask(JoinGroup("bob"), deadline_s=60)
+                break
+        except ActorError:
+            pass  # it is starting
+        await world.clock.sleep(0.1)
+    assert isinstance(joined, GroupJoined)
+    leased = await Worker(group, joined, world.clock).take()
+    return [it.payload.decode() for it in letters_of(leased.items)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("comes", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_dies_while_its_group_begins_anew_goes_to_nobody_and_is_copied(
+    mode: GroupMode, comes: bool, seed: int
+) -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        async with node_with(disk) as world:
+            _, answered = await rejecting(world, disk, mode)
+            world.system.kill(world.path(f"groups/{KEY.name}@{VCHANNEL}"))
+            with pytest.raises(ActorError):
+                await answered
+            async with asyncio.TaskGroup() as tasks:
+                coming = tasks.create_task(next_texts(world)) if comes else None
+                await world.clock.sleep(10)
+                disk.goes_on.set()
+                await world.clock.sleep(10)
+                assert not (await shown(world)).group.dying
+                assert [it.payload for it in await dead(world)] == [b"a"]
+                appended(await world.append(rows("b")))
+                if coming is not None:
+                    assert await coming == ["b"]
+
+    run_seeded(seed, scenario)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_group_without_members_ends_when_what_it_decided_is_stored(mode: GroupMode) -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        async with node_with(disk) as world:
+            worker, answered = await rejecting(world, disk, mode)
+            worker.leave()
+            await world.clock.sleep(3 * IDLE_S)
+            disk.goes_on.set()
+            assert await answered is None
+            await world.clock.sleep(10)
+            assert [it.payload for it in await dead(world)] == [b"a"]
+            await world.clock.sleep(2 * IDLE_S)
+            assert not [it for it in world.system.statistics() if KEY.name in it.path]
+
+    run_seeded(1, scenario)
