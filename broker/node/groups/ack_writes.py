@@ -1,6 +1,6 @@
 """Writes acknowledgements of a group: all that came together in one record.
 
-Those in a transaction have records of their own.
+Those in a transaction have records of their own, and so has what dies in an ordered group.
 
 Each is answered when it is durable. Those of a write that failed return to the book of leases.
 """
@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Envelope
-from broker.core.groups.group_changes import SPANS_MAX, AckedInTxn, GroupChange, MessagesAcked
+from broker.core.groups.group_changes import (
+    SPANS_MAX,
+    AckedInTxn,
+    GroupChange,
+    MessagesAcked,
+    MessagesDying,
+)
 from broker.core.groups.lease_book import LeaseBook
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal
@@ -24,13 +30,16 @@ from broker.node.groups.group_writer import GroupWriter
 class TakenAck:
     """An acknowledgement that the book has taken. No `envelope`: nobody waits for it.
 
-    `times`: how often its messages were delivered.
+    `times`: how often its messages were delivered. `death`: they die instead; `known` is called
+    when it is durable or refused.
     """
 
     envelope: Envelope[Any] | None
     ack: AckMessages
     spans: tuple[TickSpan, ...]
     times: int
+    death: MessagesDying | None = None
+    known: Callable[[], object] | None = None
 
 
 IN_FLIGHT_MAX = 2
@@ -53,10 +62,11 @@ class AckWrites:
     ) -> None:
         """`in_order`: one record at a time, and what waits behind one that fails, fails with it.
 
-        So no later message of a key is acknowledged when an earlier one is not.
+        So no later message of a key is acknowledged when an earlier one is not. What members reject
+        has to go the same way then.
         """
         self._in_flight_max = 1 if in_order else IN_FLIGHT_MAX
-        self._in_order = in_order
+        self.in_order = in_order
         self._key = key
         self._writer = writer
         self._settled = settled
@@ -86,11 +96,16 @@ class AckWrites:
             self._write(change, [taken])
         while self._waiting and self._in_flight < self._in_flight_max:
             together = [self._waiting.popleft()]
-            count = len(together[0].spans)
-            while self._waiting and count + len(self._waiting[0].spans) <= SPANS_MAX:
-                together.append(self._waiting.popleft())
-                count += len(together[-1].spans)
             self._in_flight += 1
+            if (death := together[0].death) is not None:
+                self._write(death, together)
+                continue
+            count = len(together[0].spans)
+            while self._waiting and self._waiting[0].death is None:
+                count += len(self._waiting[0].spans)
+                if count > SPANS_MAX:
+                    break
+                together.append(self._waiting.popleft())
             self._write(MessagesAcked(self._key.name, _joined(together)), together)
 
     def return_failed(self, book: LeaseBook, now_s: float) -> None:
@@ -102,12 +117,14 @@ class AckWrites:
 
     def _write(self, change: GroupChange, together: list[TakenAck]) -> None:
         def answered(refusal: Refusal | None) -> None:
-            if isinstance(change, MessagesAcked):
+            if not isinstance(change, AckedInTxn):
                 self._in_flight -= 1
-                if refusal is not None and self._in_order:
+                if refusal is not None and self.in_order:
                     together.extend(self._waiting)
                     self._waiting.clear()
             for taken in together:
+                if taken.known is not None:
+                    taken.known()
                 if taken.envelope is None:
                     continue
                 if len(together) == 1:

@@ -15,7 +15,8 @@ from broker.core.groups.leases import Returned
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import PChannelName
-from broker.node.group_messages import RejectMessages
+from broker.node.group_messages import AckMessages, RejectMessages
+from broker.node.groups.ack_writes import AckWrites, TakenAck
 from broker.node.groups.dead_letter_copies import dead_letters_spec
 from broker.node.groups.group_writer import GroupWriter
 from broker.node.state.node_runtime import NodeRuntime
@@ -33,7 +34,10 @@ class _Rejected:
 
 
 class GivenUp:
-    """For one Group. `look(delay_s)`: have the Group look again."""
+    """For one Group. `look(delay_s)`: have the Group look again.
+
+    `acks`: where those of an ordered group go, so that they stay in order with acknowledgements.
+    """
 
     def __init__(
         self,
@@ -41,8 +45,10 @@ class GivenUp:
         writer: GroupWriter,
         place: tuple[PChannelName, NodeRuntime],
         look: Callable[[float], object],
+        acks: AckWrites,
     ) -> None:
         self._book = book
+        self._acks = acks
         self._state = book.state
         self._writer = writer
         self._place = place
@@ -63,6 +69,12 @@ class GivenUp:
         spans = self._book.take_acked(reject.member, reject.lease, reject.spans)
         if isinstance(spans, Refusal):
             envelope.reply(spans)
+            return
+        if self._acks.in_order:
+            self._writing += 1
+            death = MessagesDying(self._state.key.name, spans, reject.cause, times)
+            ack = AckMessages(reject.member, reject.lease, spans)
+            self._acks.add(TakenAck(envelope, ack, spans, times, death, self._known))
             return
         rejected = _Rejected(reject, spans, times)
 
@@ -116,13 +128,17 @@ class GivenUp:
         self._writing += 1
 
         def settled(refusal: Refusal | None) -> None:
-            self._writing -= 1
+            self._known()
             answered(refusal)
-            self._retry_s = 0.0
             self._look(0.0 if refusal is None else RETRY_S)
 
         change = MessagesDying(self._state.key.name, spans, cause, times)
         self._writer.write_then(self._state.key.vchannel, change, settled)
+
+    def _known(self) -> None:
+        """Whether some messages die is known now."""
+        self._writing -= 1
+        self._retry_s = 0.0
 
     def _no_room(self) -> Refusal | None:
         waiting = len(self._state.dying) + self._writing

@@ -134,7 +134,7 @@ class GroupLeases(Actor[_Message]):
             if isinstance(book, OrderedBook)
             else SharedLeases(book, parts)
         )
-        self._given_up = GivenUp(book, writer, (self._name, self._node), look)
+        self._given_up = GivenUp(book, writer, (self._name, self._node), look, self._acks)
         self._busy_s = context.clock.monotonic_s()
         self._begun = True
         opened.groups.running[self._key] = self._running = RunningGroup(self._view, self._end_txn)
