@@ -146,8 +146,10 @@ class GroupLeases(Actor[_Message]):
     async def receive(self, batch: Sequence[_Envelope]) -> None:
         """Take what members say, then write acknowledgements, then serve who waits."""
         now_s = self._context.clock.monotonic_s()
-        # Before what members say: a lease that is over now is over.
+        # Before what members say: a lease that is over is over, and what was not stored is left.
         expired = self._book.expire(now_s)
+        self._acks.return_failed(self._book, now_s)
+        self._counted.return_failed(now_s)
         for envelope in batch:
             match envelope.message:
                 case LookAgain():
@@ -156,8 +158,6 @@ class GroupLeases(Actor[_Message]):
                     self._unread.came(from_id)
                 case request:
                     self._answer(envelope, request, now_s)
-        self._acks.return_failed(self._book, now_s)
-        self._counted.return_failed(now_s)
         self._acks.write()
         only_acks = all(isinstance(it.message, AckMessages) for it in batch)
         if only_acks and not expired and not self._acks_matter:

@@ -1,7 +1,7 @@
 """Members of an ordered group settle a key at once while the log refuses some of its records."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -63,14 +63,26 @@ class Member:
         return [await it for it in answers]
 
     def _answer(
-        self, request: Request[Refusal | None]
+        self, request: Request[Refusal | None], then: Callable[[], object] = lambda: None
     ) -> asyncio.Future[Refusal | Exception | None]:
         answer: asyncio.Future[Refusal | Exception | None] = (
             asyncio.get_running_loop().create_future()
         )
 
-        self.worker.group.ask_then(request, answer.set_result, deadline_s=60)
+        def answered(value: Refusal | Exception | None) -> None:
+            answer.set_result(value)
+            then()
+
+        self.worker.group.ask_then(request, answered, deadline_s=60)
         return answer
+
+    async def said_after(
+        self, first: Request[Refusal | None], second: Request[Refusal | None]
+    ) -> list[Refusal | Exception | None]:
+        """The second one is sent as soon as the first one is answered."""
+        later: list[asyncio.Future[Refusal | Exception | None]] = []
+        answer = await self._answer(first, lambda: later.append(self._answer(second)))
+        return [answer, await later[0]]
 
 
 @asynccontextmanager
@@ -122,6 +134,25 @@ def test_what_comes_behind_a_message_of_its_key_that_is_not_settled_is_not_eithe
             assert [it.payload for it in await dead(member.world)] == died
 
     run_seeded(1, scenario)
+
+
+@MODES
+@pytest.mark.parametrize("seed", range(5))
+def test_what_comes_right_after_a_refusal_is_in_order_with_what_was_refused(
+    mode: GroupMode, seed: int
+) -> None:
+    async def scenario() -> None:
+        async with a_member(mode) as member:
+            member.backlog.refuses = 1
+            refused, behind = await member.said_after(member.ack(member.a), member.ack(member.b))
+            assert isinstance(refused, Refusal)
+            assert isinstance(behind, Refusal)
+            assert behind.code is StreamingCode.INVALID_ARGUMENT
+            member.worker.leave()
+            member.worker = await join(member.world, "bob")
+            assert await member.take() == ["a", "b", "c"]
+
+    run_seeded(seed, scenario)
 
 
 def test_messages_that_a_shared_group_rejects_do_not_wait_for_those_that_are_acknowledged() -> None:
