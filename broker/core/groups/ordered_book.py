@@ -18,7 +18,14 @@ from broker.core.groups.group_state import GroupState, HeldAck
 from broker.core.groups.key_lanes import WHOLE
 from broker.core.groups.lease_book import LeaseBook
 from broker.core.groups.leases import NO_TXN, Lease, Portion, Returned
-from broker.core.groups.ordered_units import SETTLING, WAITING, OrderedUnits, Unit
+from broker.core.groups.ordered_units import (
+    LATER,
+    SETTLING,
+    WAITING,
+    OrderedUnits,
+    Unit,
+    order_refusal,
+)
 from broker.core.groups.slot_owners import KeyOwners, SlotOwners, VChannelOwner
 from broker.core.groups.tick_spans import TickSpans
 from broker.model.failure import Refusal, StreamingCode
@@ -172,7 +179,7 @@ class OrderedBook(LeaseBook):
             return taken
         mine = self._of_lease[number]
         units = self._units.within(taken)
-        refusal = _order_refusal(mine.values(), {it.tick for it in units})
+        refusal = order_refusal(mine.values(), {it.tick for it in units})
         refusal = refusal or self._mixed_refusal(units, txn)
         if refusal is not None:
             return refusal
@@ -352,7 +359,7 @@ class OrderedBook(LeaseBook):
         taken = super()._taken(lease, spans)
         if not spans or isinstance(taken, Refusal):
             lost = [it for it in self._units.within(spans) if it.lease != lease.number]
-            return _LATER if isinstance(taken, Refusal) and lost else taken
+            return LATER if isinstance(taken, Refusal) and lost else taken
         units = [it for it in self._units.within(taken) if it.lease == lease.number]
         if not units:
             cause = f"no message of lease {lease.number} is at the ticks that are named"
@@ -373,28 +380,3 @@ class OrderedBook(LeaseBook):
             " acknowledge them together, or wait until that is done"
         )
         return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-
-
-_LATER: Final = Refusal(
-    StreamingCode.INVALID_REQUEST_SEQ,
-    "the messages are no longer on this lease, as an earlier one of the same key is delivered"
-    " again, and they come behind it",
-)
-
-
-def _order_refusal(units: Iterable[Unit], ticks: set[TimeTick]) -> Refusal | None:
-    """Why these units of a lease cannot be settled: something before them in a lane is not."""
-    left: set[int] = set()
-    last = max(ticks)
-    for unit in units:
-        if unit.tick > last:
-            break
-        if unit.tick not in ticks:
-            left.update(unit.lanes)
-        elif not left.isdisjoint(unit.lanes):
-            cause = (
-                f"the message at tick {unit.tick} comes behind one of the same key, or of the same"
-                " vchannel, that is not settled; acknowledge that before it, or with it"
-            )
-            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
-    return None

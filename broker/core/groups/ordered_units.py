@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.core.groups.leases import NO_TXN
+from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.ids import TimeTick, TxnId
 
@@ -72,3 +73,28 @@ class OrderedUnits:
             first, end = bisect_right(self._ticks, span.after), bisect_right(self._ticks, span.upto)
             found += [self._units[it] for it in self._ticks[first:end] if it in self._units]
         return found
+
+
+LATER: Final = Refusal(
+    StreamingCode.INVALID_REQUEST_SEQ,
+    "the messages are no longer on this lease, as an earlier one of the same key is delivered"
+    " again, and they come behind it",
+)
+
+
+def order_refusal(units: Iterable[Unit], ticks: set[TimeTick]) -> Refusal | None:
+    """Why these units of a lease cannot be settled: something before them in a lane is not."""
+    left: set[int] = set()
+    last = max(ticks)
+    for unit in units:
+        if unit.tick > last:
+            break
+        if unit.tick not in ticks:
+            left.update(unit.lanes)
+        elif not left.isdisjoint(unit.lanes):
+            cause = (
+                f"the message at tick {unit.tick} comes behind one of the same key, or of the same"
+                " vchannel, that is not settled; acknowledge that before it, or with it"
+            )
+            return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
+    return None
