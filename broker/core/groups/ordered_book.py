@@ -55,6 +55,7 @@ class OrderedBook(LeaseBook):
         self._settling: dict[TimeTick, Unit] = {}
         self._of_lease: dict[int, dict[TimeTick, Unit]] = {}
         self._due_s: list[float] = []  # a heap of when delays are over
+        self._unowned = TickSpans()
         super().__init__(state, known_upto)
 
     def join(self, name: str, identity: str = "") -> int | Refusal:
@@ -134,7 +135,7 @@ class OrderedBook(LeaseBook):
                     continue
             blocked.update(unit.lanes)
         for unit in settled:
-            self._forget(unit)
+            self._forget(unit, dying)
         return found
 
     def lease_units(self, member: int, units: Sequence[Unit], now_s: float) -> Lease:
@@ -162,6 +163,11 @@ class OrderedBook(LeaseBook):
         for unit in units:
             self._set(unit, SETTLING)
         return tuple(TickSpans([span for unit in units for span in self._left(unit.span)]))
+
+    def take_unowned(self) -> tuple[TickSpan, ...]:
+        """Empty ticks that no unit has any more, to be acknowledged: they would hold the floor."""
+        taken, self._unowned = tuple(self._unowned), TickSpans()
+        return taken
 
     def put_back(self, portion: Portion) -> None:
         """Nothing to do: what is ready stays here until it is leased."""
@@ -301,9 +307,13 @@ class OrderedBook(LeaseBook):
         else:
             self._settling.pop(unit.tick, None)
 
-    def _forget(self, unit: Unit) -> None:
+    def _forget(self, unit: Unit, dying: TickSpans) -> None:
         self._set(unit, WAITING)
         self._units.remove(unit)
+        # An earlier life that settled it may have read in other steps: fewer empty ticks were its.
+        for span in self._left(unit.span) if unit.span.upto > self.state.floor else ():
+            for part in dying.missing(span):
+                self._unowned.add(part)
 
     def _let_settled_go(self) -> None:
         """Forget units whose acknowledgement is durable, or that they die: others may follow."""
@@ -312,7 +322,7 @@ class OrderedBook(LeaseBook):
         dying = self._dying_spans()
         for unit in list(self._settling.values()):
             if self._is_over(unit, dying):
-                self._forget(unit)
+                self._forget(unit, dying)
 
     def _take_back_behind(self, units: Sequence[Unit]) -> None:
         """These come again, so what is on lease behind them in their lanes comes again after it."""
@@ -340,8 +350,10 @@ class OrderedBook(LeaseBook):
         units = self._units.within(spans)
         if not units:
             # Empty ticks, whose acknowledgement was not stored: they would hold the floor.
-            units = [Unit(spans.end, TickSpan(next(iter(spans)).after, spans.end), ())]
-            self._units.add(units[0])
+            # One for each: what lies between them has other owners.
+            units = [Unit(it.upto, it, ()) for it in spans]
+            for unit in units:
+                self._units.add(unit)
         limit = self.state.limit
         dies = limit is not None and times >= limit.deliveries_max
         if dies and limit is not None and times == limit.deliveries_max:

@@ -70,7 +70,8 @@ class OrderedLeases:
         self._book.owners.give(give.member, give.identity)
 
     def tell(self, now_s: float) -> float | None:
-        """Tell who watches what has changed; when to look again."""
+        """Tell who watches what has changed, and settle what nobody has; when to look again."""
+        self._parts.settle(self._book.take_unowned())
         owners = self._book.owners
         before = owners.changes
         owners.look(now_s)

@@ -133,3 +133,12 @@ def test_what_is_not_in_the_log_any_more_is_settled() -> None:
     assert world.read(world.reading(), 20)
     assert world.given.ticks() == [20]
     assert [it.upto for it in world.given.acked] == [10]
+
+
+def test_empty_ticks_that_no_message_holds_any_more_are_settled() -> None:
+    world = World()
+    world.book.state.acknowledge([TickSpan(TimeTick(8), TimeTick(10))])  # by an earlier life
+    world.wait(world.first)
+    assert world.leases.portion(NOW_S, new_first=False) is not None
+    world.leases.tell(NOW_S)
+    assert world.given.acked == [TickSpan(TimeTick(0), TimeTick(8))]
