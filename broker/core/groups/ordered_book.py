@@ -24,6 +24,7 @@ from broker.core.groups.ordered_units import (
     WAITING,
     OrderedUnits,
     Unit,
+    mixed_refusal,
     order_refusal,
 )
 from broker.core.groups.slot_owners import KeyOwners, SlotOwners, VChannelOwner
@@ -56,6 +57,8 @@ class OrderedBook(LeaseBook):
         self._of_lease: dict[int, dict[TimeTick, Unit]] = {}
         self._due_s: list[float] = []  # a heap of when delays are over
         self._unowned = TickSpans()
+        self._mixed_up = False
+        """Whether messages of a lane may be out of order, as an acknowledgement has failed."""
         super().__init__(state, known_upto)
 
     def join(self, name: str, identity: str = "") -> int | Refusal:
@@ -114,7 +117,7 @@ class OrderedBook(LeaseBook):
         self, members: Sequence[int], now_s: float, span: TickSpan = EVERYTHING
     ) -> dict[int, list[Unit]]:
         """What of a span each of these members may get now in one lease: no lane goes to two."""
-        self._let_settled_go()
+        self._catch_up()
         found: dict[int, list[Unit]] = {member: [] for member in members}
         blocked: set[int] = set()
         going: dict[int, int] = {}
@@ -178,7 +181,7 @@ class OrderedBook(LeaseBook):
         self, member: int, number: int, spans: Sequence[TickSpan], txn: TxnId = NO_TXN
     ) -> tuple[TickSpan, ...] | Refusal:
         """As in the base. In the order of each lane, so that what is left comes in order."""
-        self._let_settled_go()
+        self._catch_up()
         lease = self._held(member, number)
         taken = lease if isinstance(lease, Refusal) else self._taken(lease, spans)
         if isinstance(taken, Refusal):
@@ -186,7 +189,7 @@ class OrderedBook(LeaseBook):
         mine = self._of_lease[number]
         units = self._units.within(taken)
         refusal = order_refusal(mine.values(), {it.tick for it in units})
-        refusal = refusal or self._mixed_refusal(units, txn)
+        refusal = refusal or mixed_refusal(self._settling.values(), units, txn)
         if refusal is not None:
             return refusal
         done = super().take_acked(member, number, spans)
@@ -200,11 +203,17 @@ class OrderedBook(LeaseBook):
     def ack_failed(
         self, member: int, number: int, spans: Iterable[TickSpan], now_s: float, times: int
     ) -> None:
-        spans = tuple(spans)
+        """As in the base. What is behind one that comes again by now comes again after it."""
+        spans, lease = TickSpans(spans), self._leases.get(number)
+        if lease is not None:
+            # Not what a rollback has let go meanwhile, or what is acknowledged after all.
+            units = [it for it in self._units.within(spans) if it.lease == SETTLING]
+            spans = TickSpans([part for it in units for part in spans.within(it.span)])
         super().ack_failed(member, number, spans, now_s, times)
-        if number in self._leases:
+        self._mixed_up = True
+        if lease is not None:
             mine = self._of_lease[number]
-            for unit in self._units.within(spans):
+            for unit in [it for it in units if lease.left.has(it.tick)]:
                 unit.txn = NO_TXN
                 self._set(unit, number)
                 mine[unit.tick] = unit
@@ -225,7 +234,7 @@ class OrderedBook(LeaseBook):
             del self._of_lease[number][unit.tick]
         self._settle(lease, taken)
         self._return(TickSpans(taken), due_s, lease.times)
-        self._take_back_behind(units)
+        self._take_back()
         return None
 
     def let_go(self, held: HeldAck, now_s: float) -> None:
@@ -236,7 +245,7 @@ class OrderedBook(LeaseBook):
             left = self._left(unit.span)
             if unit.lease == SETTLING and left.has(unit.tick):
                 self._return(left, now_s, held.times)
-                self._take_back_behind([unit])
+        self._take_back()
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -315,25 +324,27 @@ class OrderedBook(LeaseBook):
             for part in dying.missing(span):
                 self._unowned.add(part)
 
-    def _let_settled_go(self) -> None:
+    def _catch_up(self) -> None:
         """Forget units whose acknowledgement is durable, or that they die: others may follow."""
-        if not self._settling:
-            return
-        dying = self._dying_spans()
+        dying = self._dying_spans() if self._settling else TickSpans()
         for unit in list(self._settling.values()):
             if self._is_over(unit, dying):
                 self._forget(unit, dying)
+        if self._mixed_up:
+            self._take_back()
 
-    def _take_back_behind(self, units: Sequence[Unit]) -> None:
-        """These come again, so what is on lease behind them in their lanes comes again after it."""
-        ticks, lanes = {it.tick for it in units}, set[int]()
+    def _take_back(self) -> None:
+        """Have what is on lease come again if one before it in its lanes does, or is elsewhere."""
+        self._mixed_up = False
+        first: dict[int, int] = {}
         behind: list[Unit] = []
         for unit in self._units:
-            if unit.tick in ticks:
-                lanes.update(unit.lanes)
-            elif unit.lease > WAITING and not lanes.isdisjoint(unit.lanes):
-                lanes.update(unit.lanes)
-                behind.append(unit)
+            if unit.lease == SETTLING:
+                continue
+            at = unit.lease
+            if any(first.setdefault(lane, at) != at for lane in unit.lanes):
+                behind += [unit] if at > WAITING else []
+                first.update(dict.fromkeys(unit.lanes, WAITING))
         for unit in behind:
             lease = self._leases[unit.lease]
             del self._of_lease[lease.number][unit.tick]
@@ -381,14 +392,3 @@ class OrderedBook(LeaseBook):
     def _drop(self, lease: Lease) -> None:
         super()._drop(lease)
         self._of_lease.pop(lease.number, None)
-
-    def _mixed_refusal(self, units: Iterable[Unit], txn: TxnId) -> Refusal | None:
-        """Each could take effect without the other, and in the wrong order."""
-        others = {lane for it in self._settling.values() if it.txn != txn for lane in it.lanes}
-        if all(others.isdisjoint(it.lanes) for it in units):
-            return None
-        cause = (
-            "earlier messages of the same key are acknowledged in another transaction, or in none;"
-            " acknowledge them together, or wait until that is done"
-        )
-        return Refusal(StreamingCode.INVALID_ARGUMENT, cause)

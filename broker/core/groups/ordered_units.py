@@ -98,3 +98,15 @@ def order_refusal(units: Iterable[Unit], ticks: set[TimeTick]) -> Refusal | None
             )
             return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
     return None
+
+
+def mixed_refusal(settling: Iterable[Unit], units: Iterable[Unit], txn: TxnId) -> Refusal | None:
+    """Why units cannot be settled: others of their lanes could take effect without them."""
+    others = {lane for it in settling if it.txn != txn for lane in it.lanes}
+    if all(others.isdisjoint(it.lanes) for it in units):
+        return None
+    cause = (
+        "earlier messages of the same key are acknowledged in another transaction, or in none;"
+        " acknowledge them together, or wait until that is done"
+    )
+    return Refusal(StreamingCode.INVALID_ARGUMENT, cause)
