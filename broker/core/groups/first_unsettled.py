@@ -6,7 +6,7 @@ from broker.model.groups.unsettled import FirstUnsettled, Unsettled
 
 
 def first_unsettled(
-    units: OrderedUnits, units_max: int, held: TickSpans | None, now_s: float, *, by_key: bool
+    units: OrderedUnits, units_max: int, held: TickSpans, now_s: float, *, by_key: bool
 ) -> FirstUnsettled | None:
     """The oldest unit; None without any. `held`: what open transactions have acknowledged."""
     first = next(iter(units), None)
@@ -25,8 +25,8 @@ def first_unsettled(
     )
 
 
-def _state(unit: Unit, held: TickSpans | None, now_s: float) -> Unsettled:
-    if held is not None and held.has(unit.tick):
+def _state(unit: Unit, held: TickSpans, now_s: float) -> Unsettled:
+    if held.has(unit.tick):
         return Unsettled.HELD
     if unit.lease == SETTLING:
         return Unsettled.SETTLING

@@ -96,7 +96,7 @@ class GroupState:
 
     def has_free(self, spans: Iterable[TickSpan]) -> bool:
         """Whether nothing of these is acknowledged, or held by a transaction."""
-        held = TickSpans([span for it in self.held for span in it.spans])
+        held = self.held_spans
         return all(
             it.after >= self.floor and not self.acked.within(it) and not held.within(it)
             for it in spans
@@ -112,6 +112,16 @@ class GroupState:
     def end(self) -> TimeTick:
         """The last tick that is acknowledged above the floor, or held; 0 without any."""
         return max([self.acked.end, *[span.upto for it in self.held for span in it.spans]])
+
+    @property
+    def held_spans(self) -> TickSpans:
+        """What open transactions hold."""
+        return TickSpans([span for it in self.held for span in it.spans])
+
+    @property
+    def dying_spans(self) -> TickSpans:
+        """What goes to the dead letters."""
+        return TickSpans([span for it in self.dying for span in it.spans])
 
     @property
     def held_count(self) -> int:

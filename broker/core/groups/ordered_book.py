@@ -121,12 +121,12 @@ class OrderedBook(LeaseBook):
         found: dict[int, list[Unit]] = {member: [] for member in members}
         blocked: set[int] = set()
         going: dict[int, int] = {}
-        held, dying = self._held_spans(), self._dying_spans()
+        held, dying = self.state.held_spans, self.state.dying_spans
         settled: list[Unit] = []
         for unit in self._units if members else ():
             free = unit.lease == WAITING and unit.due_s <= now_s and span.after < unit.tick
             free = free and unit.tick <= span.upto and blocked.isdisjoint(unit.lanes)
-            if free and (held is None or not held.has(unit.tick)):
+            if free and not held.has(unit.tick):
                 member = self.owners.owner(unit.lanes[0]) if unit.lanes else members[0]
                 taken = found.get(member)
                 one = all(going.setdefault(lane, member) == member for lane in unit.lanes)
@@ -246,6 +246,11 @@ class OrderedBook(LeaseBook):
             if unit.lease == SETTLING and left.has(unit.tick):
                 self._return(left, now_s, held.times)
         self._take_back()
+        # Empty ticks that were passed while they were held.
+        spans.remove(TickSpan(self.edge, max(self.edge, spans.end)))
+        for unit in self._units:
+            spans.remove(unit.span)
+        self._disown(spans, self.state.dying_spans)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -264,7 +269,7 @@ class OrderedBook(LeaseBook):
 
     def first_left(self, now_s: float) -> FirstUnsettled | None:
         """What has to be settled first; None for nothing."""
-        room, held = self.units_max, self._held_spans()
+        room, held = self.units_max, self.state.held_spans
         return first_unsettled(self._units, room, held, now_s, by_key=self.by_key)
 
     # ---- units ------------------------------------------------------------------------------
@@ -300,13 +305,6 @@ class OrderedBook(LeaseBook):
             left.remove(apart)
         return left
 
-    def _held_spans(self) -> TickSpans | None:
-        held = self.state.held
-        return TickSpans([span for it in held for span in it.spans]) if held else None
-
-    def _dying_spans(self) -> TickSpans:
-        return TickSpans([span for it in self.state.dying for span in it.spans])
-
     def _set(self, unit: Unit, lease: int) -> None:
         if (unit.lease == WAITING) != (lease == WAITING):
             self.owners.took(unit.lanes, -1 if lease == WAITING else 1)
@@ -320,13 +318,17 @@ class OrderedBook(LeaseBook):
         self._set(unit, WAITING)
         self._units.remove(unit)
         # An earlier life that settled it may have read in other steps: fewer empty ticks were its.
-        for span in self._left(unit.span) if unit.span.upto > self.state.floor else ():
-            for part in dying.missing(span):
+        if unit.span.upto > self.state.floor:
+            self._disown([unit.span], dying)
+
+    def _disown(self, spans: Iterable[TickSpan], dying: TickSpans) -> None:
+        for left in [it for span in spans for it in self._left(span)]:
+            for part in dying.missing(left):
                 self._unowned.add(part)
 
     def _catch_up(self) -> None:
         """Forget units whose acknowledgement is durable, or that they die: others may follow."""
-        dying = self._dying_spans() if self._settling else TickSpans()
+        dying = self.state.dying_spans if self._settling else TickSpans()
         for unit in list(self._settling.values()):
             if self._is_over(unit, dying):
                 self._forget(unit, dying)

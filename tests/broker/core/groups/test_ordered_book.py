@@ -5,7 +5,7 @@ import random
 import pytest
 
 from broker.model.groups.group_mode import GroupMode
-from tests.broker.core.groups.ordered_model import OrderedRun
+from tests.broker.core.groups.ordered_txn_model import OrderedTxnRun
 
 ORDERED = [GroupMode.BY_KEY, GroupMode.BY_VCHANNEL]
 
@@ -16,7 +16,7 @@ ORDERED = [GroupMode.BY_KEY, GroupMode.BY_VCHANNEL]
 def test_whatever_happens_a_key_has_one_member_at_a_time_and_comes_in_order(
     seed: int, mode: GroupMode, limited: bool
 ) -> None:
-    run = OrderedRun(random.Random(seed), mode, limited)
-    for _ in range(120):
+    run = OrderedTxnRun(random.Random(seed), mode, limited)
+    for _ in range(250):
         run.step()
     run.drain()

@@ -93,3 +93,22 @@ def test_empty_ticks_that_could_not_be_settled_leave_out_what_lies_between_them(
     acked(table, *unowned)
     assert ready(book, ann, 1.0) == []
     assert (table.groups[KEY].floor, book.take_unowned()) == (12, ())
+
+
+def test_empty_ticks_that_were_passed_while_they_were_held_do_not_hold_the_floor() -> None:
+    table = ordered_table(GroupMode.BY_KEY)
+    held = AckedInTxn("g", TXN, (span(3, 8),), 1)
+    table.hold(KEY.vchannel, held, TimeTick(50))
+    book, ann = new_life(table)
+    read(book, 3, (3, A))
+    portion = book.portion_for([], 0.0)
+    assert portion is not None
+    assert book.nothing_left(portion, TimeTick(4)) == ()
+    read(book, 9, (8, B), (9, A))
+    ((_, (part,)),) = table.end_txn(TXN, None)
+    book.let_go(part, 1.0)
+    ack_all(table, book, ann)
+    unowned = book.take_unowned()
+    assert unowned == (span(3, 4),)
+    acked(table, *unowned)
+    assert table.groups[KEY].floor == 9
