@@ -235,7 +235,7 @@ class LeaseBook:
         if isinstance(taken, Refusal):
             return taken
         self._settle(lease, taken)
-        self._return(TickSpans(taken), due_s, lease.times)
+        self._return(TickSpans(taken), due_s, lease.counted)
         return None
 
     def extend(self, member: int, number: int, now_s: float) -> Refusal | None:
@@ -262,9 +262,9 @@ class LeaseBook:
             self._return(lease.left, now_s, lease.times - 1)
 
     def times_of(self, number: int) -> int:
-        """How often the messages of a lease were delivered."""
+        """How often the messages of a lease count as delivered."""
         lease = self._leases.get(number)
-        return FIRST_DELIVERY if lease is None else lease.times
+        return FIRST_DELIVERY if lease is None else lease.counted
 
     # ---- time -------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Lease:
 
     @property
     def counted(self) -> int:
-        """How often its messages count as delivered when the lease ends by itself."""
+        """How often its messages count as delivered by now: a last one does when it has begun."""
         return self.times - (1 if self.alone and not self.begun else 0)
 
 

@@ -233,7 +233,7 @@ class OrderedBook(LeaseBook):
         for unit in units:
             del self._of_lease[number][unit.tick]
         self._settle(lease, taken)
-        self._return(TickSpans(taken), due_s, lease.times)
+        self._return(TickSpans(taken), due_s, lease.counted)
         self._take_back()
         return None
 

@@ -240,3 +240,45 @@ def test_what_is_to_die_and_cannot_yet_keeps_new_messages_back(
     assert book.portion(0.0) is None
     book.exceeded.clear()
     assert book.portion(0.0) is not None
+
+
+def last_lease(book: LeaseBook, member: int) -> Lease:
+    """The last delivery of a message, which has not begun."""
+    while not (lease := leased(book, member, 10, 0.0)).alone:
+        assert book.give_back(member, lease.number, [], 0.0) is None
+    return lease
+
+
+def test_a_last_delivery_that_never_began_is_none_when_it_is_given_back() -> None:
+    book = LeaseBook(new_state())
+    member = joined(book)
+    last = last_lease(book, member)
+    for _ in range(3):
+        assert book.give_back(member, last.number, [], 0.0) is None
+        assert book.exceeded == []
+        last = leased(book, member, 10, 0.0)
+        assert (last.times, last.alone) == (3, True)
+    assert book.begun(last)
+    assert book.give_back(member, last.number, [], 0.0) is None
+    assert [it.times for it in book.exceeded] == [3]
+
+
+def test_nor_when_its_acknowledgement_fails_or_is_rolled_back() -> None:
+    table = GroupTable()
+    table.apply(KEY.vchannel, GroupCreated("g", 10_000, TimeTick(0), LIMIT), TimeTick(1))
+    book = LeaseBook(table.groups[KEY])
+    member = joined(book)
+    last = last_lease(book, member)
+    times = book.times_of(last.number)
+    taken = book.take_acked(member, last.number, [])
+    assert not isinstance(taken, Refusal)
+    book.ack_failed(member, last.number, taken, 0.0, times)
+    last = leased(book, member, 10, 0.0)
+    times = book.times_of(last.number)
+    taken = book.take_acked(member, last.number, [], TxnId(7))
+    assert not isinstance(taken, Refusal)
+    table.hold(KEY.vchannel, AckedInTxn("g", TxnId(7), taken, times), TimeTick(30))
+    ((_, (held,)),) = table.end_txn(TxnId(7), None)
+    book.let_go(held, 0.0)
+    assert book.exceeded == []
+    assert leased(book, member, 10, 0.0).alone

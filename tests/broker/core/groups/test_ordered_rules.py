@@ -112,6 +112,21 @@ def test_the_poison_of_a_key_holds_up_its_key_until_it_is_given_up() -> None:
     assert [it.tick for it in ready(book, ann, 40.0)] == [2], "its last delivery, too"
 
 
+def test_a_last_delivery_that_is_given_back_before_it_began_comes_again() -> None:
+    book, ann = new_book(limit=LIMIT)
+    learn(book, (A,))
+    assert book.give_back(ann, lease(book, ann).number, (), 0.0) is None
+    for _ in range(2):
+        last = lease(book, ann)
+        assert last.alone
+        assert book.give_back(ann, last.number, (), 0.0) is None
+        assert book.exceeded == []
+    last = lease(book, ann)
+    assert book.begun(last)
+    assert book.give_back(ann, last.number, (), 0.0) is None
+    assert len(book.exceeded) == 1
+
+
 def test_a_new_life_goes_on_counting_and_spares_what_had_its_last_delivery() -> None:
     state = ordered_table(GroupMode.BY_KEY, LIMIT).groups[KEY]
     state.try_again([span(0, 2)], 1)
