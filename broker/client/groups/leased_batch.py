@@ -1,16 +1,18 @@
 """Messages that a member of a group has on lease, and how it settles them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import anyio
 
 from broker.client.batch import MessageBatch
 from broker.client.batch_mark import BatchMark
-from broker.client.errors import BadCommit, LeaseLost
+from broker.client.errors import BadCommit, LeaseLost, TidemarkError
+from broker.client.groups.settle_parts import part_error, parts_of
 from broker.client.groups.settle_request import SettleRequest
 from broker.client.message import Received
+from broker.core.groups.group_changes import SPANS_MAX
 from broker.core.groups.key_lanes import WHOLE, lanes_of
 from broker.model.groups.consumer_group import TickSpan
 from broker.model.groups.group_mode import GroupMode
@@ -56,6 +58,10 @@ class LeasedBatch:
         self._lease = lease
         self._settle = settle
         self._settled_ticks: set[int] = set()
+        self._asked_ticks: set[int] = set()
+        """Named in a request before, whatever became of it; with the settled ones among them."""
+        self._may_lack = False
+        """Whether the server may have taken messages back of which this side was not told."""
         self._settled = anyio.Event()
         self._messages: list[Received] | None = None
 
@@ -113,6 +119,9 @@ class LeasedBatch:
         over: they may be delivered again. OutcomeUnknown when the answer was lost, DeadlineExceeded
         when others of this member were answered so late that it was never sent. InvalidArgument
         for messages that were acknowledged before, BadCommit for those of another batch.
+
+        More than 4,096 that do not lie next to each other go in several requests, also those of
+        `nack` and `reject`. The error of one that fails says which are settled; no more are sent.
         """
         await self._send(self._request(messages, v1.Settlement.ACKNOWLEDGE), deadline_s)
 
@@ -173,17 +182,48 @@ class LeasedBatch:
         await self._settle(self._request(None, v1.Settlement.EXTEND), deadline_s)
         self._lease.until_s = began_s + self._lease.seconds
 
-    async def _send(self, request: SettleRequest, deadline_s: float) -> None:
+    async def _send(
+        self, request: SettleRequest, deadline_s: float, uptos: Sequence[int] | None = None
+    ) -> None:
+        """Send it. `uptos`: the ends of its spans as they were before some were joined."""
+        spans = request.spans
+        if uptos is None:
+            if len(spans) > SPANS_MAX:
+                await self._send_parts(request, deadline_s)
+                return
+            uptos = [it.upto for it in spans]
+        self._asked_ticks.update(uptos)
+        others = request.how is not v1.Settlement.ACKNOWLEDGE or request.txn_id
+        if others and self._lease.mode is not GroupMode.SHARED:
+            # What comes again takes with it what is behind it: also when a transaction ends.
+            self._may_lack = True
         try:
             await self._settle(request, deadline_s)
         except LeaseLost:
             self._settled.set()
             raise
-        self._settled_ticks.update([it.upto for it in request.spans])
-        if request.how == v1.Settlement.RETURN:
-            self._settled_ticks.update(self._uptos_behind({it.upto for it in request.spans}))
-        if not request.spans or len(self._settled_ticks) == len(self._between):
+        self._settled_ticks.update(uptos)
+        if others and request.how is v1.Settlement.RETURN:
+            self._settled_ticks.update(self._uptos_behind(set(uptos)))
+        if not spans or len(self._settled_ticks) == len(self._between):
             self._settled.set()
+
+    async def _send_parts(self, whole: SettleRequest, deadline_s: float) -> None:
+        """Send more than one request takes: spans are joined, and what is left goes in parts."""
+        until_s = anyio.current_time() + deadline_s
+        asked = None if self._may_lack else self._asked_ticks
+        parts = parts_of(whole.spans, SPANS_MAX, asked)
+        if whole.how == v1.Settlement.RETURN:
+            # The last ones first: an ordered group takes back with a message all that is behind it.
+            parts.reverse()
+        for at, part in enumerate(parts):
+            request = replace(whole, spans=part.spans)
+            try:
+                await self._send(request, until_s - anyio.current_time(), part.uptos)
+            except TidemarkError as error:
+                if len(parts) == 1:
+                    raise
+                raise part_error(error, parts, at) from error
 
     def _request(self, messages: Iterable[Received] | None, how: v1.Settlement) -> SettleRequest:
         spans = [] if messages is None else self._spans(list(messages))
@@ -211,7 +251,7 @@ class LeasedBatch:
                         f"message {id} is of the same transaction as one of those given: they are"
                         " acknowledged together"
                     )
-        # Not joined: a message that was acknowledged before has to be refused.
+        # Not joined if one request takes them: one that was acknowledged before has to be refused.
         return [it for it in spans if it is not None]
 
     def _uptos_behind(self, returned: set[int]) -> list[int]:
