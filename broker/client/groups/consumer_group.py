@@ -29,6 +29,7 @@ from broker.client.groups.member_stream import MemberStream
 from broker.client.groups.modes import Mode, OrderedBy, mode_of
 from broker.client.groups.redrive import (
     Staged,
+    Wanted,
     carry_over,
     old_cursor,
     redrive_group,
@@ -174,7 +175,9 @@ class ConsumerGroup:
         """Append the dead letters of this target to it again; how many.
 
         Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
-        them. Each is appended once, whatever fails: call it again then. Raises as `dead`.
+        them. Each is appended once, whatever fails: call it again then. Raises as `dead`, and
+        NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
+        made again: these are left.
         """
         vchannels, parts = await self._vchannels(target), self._parts
         await check_there(parts.dead, self.name)
@@ -183,7 +186,8 @@ class ConsumerGroup:
         places = await self._vchannels(source)
         await carry_over(cursor, parts.calls, again.name, places, round(LEASE_S * 1000))
         member = again.join(source, member="redrive")
-        return await redriven(member, partial(again.lag, source), vchannels, parts.staged)
+        wanted = Wanted(target, vchannels)
+        return await redriven(member, partial(again.lag, source), wanted, parts.staged)
 
     async def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.

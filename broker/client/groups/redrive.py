@@ -5,20 +5,21 @@ together, in a staged batch. So a crash at any step, and a second call beside it
 twice and leaves none out.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Protocol
 
 import anyio
 
 from broker.client.cluster.cursor import Cursor
-from broker.client.errors import LeaseLost, NoSuchCursor, TransactionExpired
-from broker.client.groups.dead_letters import letter_of
+from broker.client.errors import LeaseLost, NoSuchCursor, NoSuchVChannel, TransactionExpired
+from broker.client.groups.dead_letters import DeadLetter, letter_of
 from broker.client.groups.group_calls import GroupCalls, NewGroup
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
-from broker.client.message import Key
+from broker.client.message import Key, Received
 from broker.core.groups.group_rules import NAME_LENGTH_MAX, name_refusal
 from broker.model.groups.consumer_group import GroupLag
 from broker.model.ids import TimeTick
@@ -26,6 +27,9 @@ from broker.model.named_cursor import ChannelPosition
 
 WAIT_S: Final = 1.0
 """Without a dead letter for so long it looks whether any is left: another member may have some."""
+
+NAMED_MAX: Final = 10
+"""Of the letters that cannot be appended, in the error."""
 
 
 class Staging(Protocol):
@@ -35,7 +39,7 @@ class Staging(Protocol):
         self, target: str, payload: bytes, *, key: Key | None = None, properties: Mapping[str, str]
     ) -> object: ...
 
-    async def ack(self, batch: LeasedBatch) -> None: ...
+    async def ack(self, batch: LeasedBatch, messages: Iterable[Received] | None = None) -> None: ...
 
 
 Staged = Callable[[], AbstractAsyncContextManager[Staging]]
@@ -81,25 +85,57 @@ class Left(Protocol):
     def __call__(self) -> Awaitable[Mapping[str, GroupLag]]: ...
 
 
-async def redriven(
-    joined: GroupMember, left: Left, vchannels: Collection[str], staged: Staged
-) -> int:
-    """Append what came from these vchannels again; how many. Raises what a staged batch does."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which letters are appended again: those of the target, which has these vchannels now."""
+
+    target: str
+    vchannels: Collection[str]
+
+    def has(self, letter: DeadLetter) -> bool:
+        return letter.vchannel in self.vchannels
+
+    def lost(self, letter: DeadLetter) -> bool:
+        """Whether it is of the target, and where it came from is not: nobody can append it."""
+        return letter.origin == self.target and not self.has(letter)
+
+
+async def redriven(joined: GroupMember, left: Left, wanted: Wanted, staged: Staged) -> int:
+    """Append the letters that are wanted again; how many. Raises what a staged batch does.
+
+    NoSuchVChannel when some are from vchannels that the target does not have any more, once all
+    others are appended. These are not acknowledged: they are left in the group.
+    """
     done = 0
+    lost: dict[tuple[str, int], DeadLetter] = {}
     async with joined as member:
         while True:
             batch: LeasedBatch | None = None
             with anyio.move_on_after(WAIT_S):
                 batch = await member.__anext__()
             if batch is not None:
-                done += await _appended(batch, vchannels, staged)
+                done += await _appended(batch, wanted, staged, lost)
+            elif lost:
+                raise _left_out(wanted.target, list(lost.values()), done)
             elif not any(it.messages for it in (await left()).values()):
                 return done
 
 
-async def _appended(batch: LeasedBatch, vchannels: Collection[str], staged: Staged) -> int:
-    found = [it for it in map(letter_of, batch.messages) if it is not None]
-    mine = [it for it in found if it.vchannel in vchannels]
+async def _appended(
+    batch: LeasedBatch, wanted: Wanted, staged: Staged, lost: dict[tuple[str, int], DeadLetter]
+) -> int:
+    rest: list[Received] = []
+    mine: list[DeadLetter] = []
+    for message in batch.messages:
+        letter = letter_of(message)
+        if letter is not None and wanted.lost(letter):
+            lost[letter.vchannel, letter.id] = letter
+            continue
+        rest.append(message)
+        if letter is not None and wanted.has(letter):
+            mine.append(letter)
+    if not rest:
+        return 0
     try:
         async with staged() as out:
             for it in mine:
@@ -107,7 +143,18 @@ async def _appended(batch: LeasedBatch, vchannels: Collection[str], staged: Stag
                 await out.append(
                     it.vchannel, message.payload, key=message.key, properties=it.properties
                 )
-            await out.ack(batch)
+            await out.ack(batch, None if len(rest) == len(batch) else rest)
     except (LeaseLost, TransactionExpired):
         return 0  # so slow was it: nothing of it is stored, and the letters come again
     return len(mine)
+
+
+def _left_out(target: str, lost: Sequence[DeadLetter], done: int) -> NoSuchVChannel:
+    named = ", ".join([f"{it.id} of {it.vchannel}" for it in lost[:NAMED_MAX]])
+    more = f" and {len(lost) - NAMED_MAX} more" if len(lost) > NAMED_MAX else ""
+    return NoSuchVChannel(
+        f"{len(lost)} dead letters of {target!r} are left, as it does not have their vchannels any"
+        f" more (it was dropped and made again): the messages {named}{more}; {done} others were"
+        " appended. Append what you need of them yourself, `dead` lists them; to leave them out"
+        f' from now on, seek group {redrive_group(target)!r} of the dead letters to "latest"'
+    )

@@ -933,7 +933,9 @@ class ConsumerGroup:
         """Append the dead letters of this target to it again; how many.
 
         Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
-        them. Each is appended once, whatever fails: call it again then. Raises as `dead`."""
+        them. Each is appended once, whatever fails: call it again then. Raises as `dead`, and
+        NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
+        made again: these are left."""
         ...
     def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
@@ -1091,7 +1093,10 @@ class LeasedBatch:
         Messages of one transaction are acknowledged together. Raises LeaseLost when the lease is
         over: they may be delivered again. OutcomeUnknown when the answer was lost, DeadlineExceeded
         when others of this member were answered so late that it was never sent. InvalidArgument
-        for messages that were acknowledged before, BadCommit for those of another batch."""
+        for messages that were acknowledged before, BadCommit for those of another batch.
+
+        More than 4,096 that do not lie next to each other go in several requests, also those of
+        `nack` and `reject`. The error of one that fails says which are settled; no more are sent."""
         ...
     @property
     def alone(self) -> bool:

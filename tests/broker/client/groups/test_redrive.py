@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from broker.client import Client, Message
-from broker.client.errors import BadTarget, NoSuchCollection, NoSuchCursor
+from broker.client.errors import BadTarget, NoSuchCollection, NoSuchCursor, NoSuchVChannel
 from broker.client.groups.redrive import old_cursor, redrive_group
 from broker.core.groups.group_rules import name_refusal
 from broker.core.naming import pchannel_of
@@ -84,6 +84,34 @@ async def test_a_list_of_dead_letters_may_be_cut_and_says_which_the_broker_vouch
         for call in (group.dead(), group.redrive("trains")):
             with pytest.raises(NoSuchCollection, match="or their collection was dropped"):
                 await call
+
+
+async def test_letters_of_a_collection_that_was_made_again_are_named_and_left(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        before = await log.group("workers").dead()
+        await log.collections.drop("trains")
+        await log.collections.create("trains", shards=1)
+        await log.append("trains", b"late")
+        group = log.group("workers")
+        await group.create("trains", deliveries_max=5)
+        async with group.join("trains") as member:
+            await (await take(member)).reject("too late")
+        while len(await group.dead()) == LETTERS:
+            pass
+        for appended in (1, 0):
+            told = f"^{LETTERS} dead letters of 'trains' are left.*; {appended} others were"
+            with pytest.raises(NoSuchVChannel, match=told) as caught:
+                await group.redrive("trains")
+            assert f"and {LETTERS - 10} more;" in str(caught.value)
+            named = sum([f"{it.id} of {it.vchannel}" in str(caught.value) for it in before])
+            assert named >= 10
+        assert await counted(log) == {b"late": 2}
+        # The way out that the error names.
+        await log.group(redrive_group("trains")).seek("workers.dead", "latest")
+        assert await group.redrive("trains") == 0
 
 
 async def unmarked(log: Client) -> None:
