@@ -30,6 +30,7 @@ from broker.client.groups.modes import Mode, OrderedBy, mode_of
 from broker.client.groups.redrive import (
     Staged,
     Wanted,
+    appended_elsewhere,
     carry_over,
     old_cursor,
     redrive_group,
@@ -175,7 +176,9 @@ class ConsumerGroup:
         """Append the dead letters of this target to it again; how many.
 
         Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
-        them. Each is appended once, whatever fails: call it again then. Raises as `dead`, and
+        them. So are those of earlier calls for one of its vchannels by name, and of one vchannel
+        those of earlier calls for its collection; two such calls at once may append a letter twice.
+        Each is appended once, whatever fails: call it again then. Raises as `dead`, and
         NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
         made again: these are left.
         """
@@ -186,7 +189,8 @@ class ConsumerGroup:
         places = await self._vchannels(source)
         await carry_over(cursor, parts.calls, again.name, places, round(LEASE_S * 1000))
         member = again.join(source, member="redrive")
-        wanted = Wanted(target, vchannels)
+        elsewhere = await appended_elsewhere(parts.calls, again.name, places)
+        wanted = Wanted(target, vchannels, elsewhere)
         return await redriven(member, partial(again.lag, source), wanted, parts.staged)
 
     async def seek(self, target: str, start: GroupStart) -> list[GroupView]:

@@ -21,7 +21,8 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from broker.client.message import Key, Received
 from broker.core.groups.group_rules import NAME_LENGTH_MAX, name_refusal
-from broker.model.groups.consumer_group import GroupLag
+from broker.core.groups.tick_spans import TickSpans
+from broker.model.groups.consumer_group import GroupKey, GroupLag
 from broker.model.ids import TimeTick
 from broker.model.named_cursor import ChannelPosition
 
@@ -30,6 +31,10 @@ WAIT_S: Final = 1.0
 
 NAMED_MAX: Final = 10
 """Of the letters that cannot be appended, in the error."""
+
+PREFIX: Final = "redrive."
+"""Of the groups that know what was appended again."""
+_NOTHING: Final = TickSpans()
 
 
 class Staging(Protocol):
@@ -47,11 +52,11 @@ Staged = Callable[[], AbstractAsyncContextManager[Staging]]
 
 def redrive_group(target: str) -> str:
     """The group on the dead letters that knows which of this target were appended again."""
-    name = f"redrive.{target}"
+    name = f"{PREFIX}{target}"
     if name_refusal(name) is None:
         return name
     # Too long, or with letters that a group cannot have: collections may have more.
-    return f"redrive.{sha256(target.encode()).hexdigest()}"[:NAME_LENGTH_MAX]
+    return f"{PREFIX}{sha256(target.encode()).hexdigest()}"[:NAME_LENGTH_MAX]
 
 
 def old_cursor(group: str, target: str) -> str:
@@ -79,6 +84,30 @@ async def carry_over(
         await cursor.drop()
 
 
+async def appended_elsewhere(
+    calls: GroupCalls, own: str, places: Sequence[str]
+) -> Callable[[DeadLetter], bool]:
+    """Whether a letter was appended for another target before: its vchannel, or its collection.
+
+    As the groups on these vchannels of the dead letters say now, but for the `own` one.
+    """
+    listed = await calls.list_some(places, None, brief=True)
+    names = {it.group.key.name for it in listed if it.group.key.name.startswith(PREFIX)} - {own}
+    # One by one: a list of all groups leaves ranges out.
+    views = [view for name in sorted(names) for view in await calls.list_all(places, name)]
+    known = {it.group.key: (it.group.floor, TickSpans(it.group.acked)) for it in views}
+
+    def is_there(letter: DeadLetter) -> bool:
+        place, tick = letter.message.vchannel, TimeTick(letter.message.tick)
+        for target in (letter.vchannel, letter.origin):
+            floor, acked = known.get(GroupKey(place, redrive_group(target)), (0, _NOTHING))
+            if tick <= floor or acked.has(tick):
+                return True
+        return False
+
+    return is_there if known else lambda _: False
+
+
 class Left(Protocol):
     """Awaited: how much the group of this name has left on the dead letters."""
 
@@ -91,13 +120,15 @@ class Wanted:
 
     target: str
     vchannels: Collection[str]
+    elsewhere: Callable[[DeadLetter], bool]
+    """Whether it was appended for another target: see `appended_elsewhere`."""
 
     def has(self, letter: DeadLetter) -> bool:
-        return letter.vchannel in self.vchannels
+        return letter.vchannel in self.vchannels and not self.elsewhere(letter)
 
     def lost(self, letter: DeadLetter) -> bool:
         """Whether it is of the target, and where it came from is not: nobody can append it."""
-        return letter.origin == self.target and not self.has(letter)
+        return letter.origin == self.target and letter.vchannel not in self.vchannels
 
 
 async def redriven(joined: GroupMember, left: Left, wanted: Wanted, staged: Staged) -> int:
@@ -154,7 +185,8 @@ def _left_out(target: str, lost: Sequence[DeadLetter], done: int) -> NoSuchVChan
     more = f" and {len(lost) - NAMED_MAX} more" if len(lost) > NAMED_MAX else ""
     return NoSuchVChannel(
         f"{len(lost)} dead letters of {target!r} are left, as it does not have their vchannels any"
-        f" more (it was dropped and made again): the messages {named}{more}; {done} others were"
-        " appended. Append what you need of them yourself, `dead` lists them; to leave them out"
-        f' from now on, seek group {redrive_group(target)!r} of the dead letters to "latest"'
+        f" more (it was dropped, or renamed, and made again): the messages {named}{more};"
+        f" {done} others were appended. Append what you need of them yourself, `dead` lists them;"
+        f" to leave them out from now on, seek group {redrive_group(target)!r} of the dead letters"
+        ' to "latest"'
     )

@@ -933,7 +933,9 @@ class ConsumerGroup:
         """Append the dead letters of this target to it again; how many.
 
         Those of earlier calls are left out: the group `redrive.<target>` on the dead letters knows
-        them. Each is appended once, whatever fails: call it again then. Raises as `dead`, and
+        them. So are those of earlier calls for one of its vchannels by name, and of one vchannel
+        those of earlier calls for its collection; two such calls at once may append a letter twice.
+        Each is appended once, whatever fails: call it again then. Raises as `dead`, and
         NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
         made again: these are left."""
         ...

@@ -114,6 +114,22 @@ async def test_letters_of_a_collection_that_was_made_again_are_named_and_left(
         assert await group.redrive("trains") == 0
 
 
+@pytest.mark.parametrize("collection_first", [True, False])
+async def test_a_vchannel_by_name_and_its_collection_append_each_letter_once_between_them(
+    tmp_path: Path, collection_first: bool
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await all_die(log)
+        group = log.group("workers")
+        (one, *_) = (await log.collections.get("trains")).vchannels
+        of_one = sum([it.vchannel == one for it in await group.dead()])
+        assert 0 < of_one < LETTERS
+        first, second = ("trains", one) if collection_first else (one, "trains")
+        appended = [await group.redrive(first), await group.redrive(second)]
+        assert appended == ([LETTERS, 0] if collection_first else [of_one, LETTERS - of_one])
+        assert await counted(log) == TWICE
+
+
 async def unmarked(log: Client) -> None:
     """Have the dead letters in a new collection, as releases without marks have written them."""
     before = await log.group("workers").dead()
