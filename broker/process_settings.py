@@ -254,8 +254,8 @@ class Settings(BaseSettings):
     """Appends are refused when the process uses so much of its memory; reads, drops and purges go
     on. 100: never."""
     limits: Annotated[str, AfterValidator(checked_limits)] = ""
-    """Limits of collections and identities, as `collection:NAME in_bytes=N in_messages=N; ...`; see
-    [limits](#limits-of-collections-and-identities). Empty: none."""
+    """Limits of collections and identities, as `collection:NAME in_bytes=1MiB storage=9GiB; ...`;
+    see [limits](#limits-of-collections-and-identities). Empty: none."""
     hold_bytes_max: NotNegative = 1024 * MIB
     """Bytes of each pchannel that a named cursor, or an open reader, holds back from retention; one
     that needs more is passed: it loses what retention removes. 0: they hold back nothing."""

@@ -2,6 +2,7 @@
 
 from broker.core.cluster.balance import BalanceRules
 from broker.core.compaction.compaction_due import CompactionShares
+from broker.core.pressure.limit_rules import parsed_limits
 from broker.core.segments.segment_sealing import SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
 from broker.edge.rpc.edge_limits import EdgeLimits
@@ -47,6 +48,7 @@ def node_limits(settings: Settings) -> NodeLimits:
         hold_bytes_max=settings.hold_bytes_max,
         retention_period_s=settings.retention_check_s,
         marks=pressure_marks(settings),
+        storage=parsed_limits(settings.limits),
         compaction=CompactionShares(
             settings.compaction_min_bytes, settings.compaction_dirty_percent
         ),

@@ -6,6 +6,7 @@ from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.catalog.stored_retentions import StoredRetentions
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_sizes import StoredSizes
 from broker.meta.stored_recovery import StoredRecovery
 from broker.model.ids import NodeId
 from broker.node.directory_messages import Drain
@@ -31,6 +32,7 @@ def node_ports(
         memory=ProcessMemory(),
         catalog=StoredRowSchemas(store),
         retentions=StoredRetentions(store),
+        sizes=StoredSizes(store),
     )
 
 

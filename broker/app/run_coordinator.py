@@ -59,6 +59,7 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import ListPChannels, NextAssignment, NodesChanged
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_sizes import StoredSizes
 from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.leases.messages import CloseCluster, ProcessEnded
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
@@ -225,6 +226,7 @@ class _CoordinatorParts:
                 meta_table=StoredTable(self._cluster.store),
                 access=self._access.records,
                 row_schemas=StoredRowSchemas(self._cluster.store),
+                sizes=StoredSizes(self._cluster.store),
                 altering=stored_altering(settings, self._cluster.store, alone=False),
             ),
             view.with_coordinators(self._coordinators),

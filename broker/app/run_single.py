@@ -48,6 +48,7 @@ from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_sizes import StoredSizes
 from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
@@ -172,6 +173,7 @@ class _BrokerParts:
         proxies = replace(
             self.lookup.proxies,
             row_schemas=StoredRowSchemas(self._cluster.store),
+            sizes=StoredSizes(self._cluster.store),
             staged_txns=self._staged_txns,
             lead=self._cluster.store,
             meta_table=StoredTable(self._cluster.store),

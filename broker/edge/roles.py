@@ -146,7 +146,7 @@ def _of_cluster(middleware: Middleware, parts: RoleParts) -> Sequence[Service]:
     calls = DdlCalls(proxies.broadcaster, proxies.assigner, proxies.row_schemas)
     return (
         AssignmentService(middleware, proxies.assigner, proxies.balancer),
-        BroadcastService(middleware, proxies.broadcaster, proxies.assigner),
+        BroadcastService(middleware, proxies),
         BroadcastsService(middleware, proxies.broadcaster),
         CommitsService(middleware, proxies.committer, proxies.staged_txns),
         SysConfigService(middleware, proxies.sys_config),

@@ -1,12 +1,23 @@
 """Metrics of what holds appends and reads back: watermarks, and limits of collections."""
 
+from collections.abc import Callable
 from typing import Final
 
+from broker.core.pressure.storage_use import StorageUse
 from broker.metrics.table import Metric, Read
+
+COLLECTIONS_MAX: Final = 100
+"""With series of their own: the fullest."""
 
 
 def _of_watch(key: str) -> Read:
     return lambda view: (((), float(extra[key])) for _, extra in view.extras("disk_watch"))
+
+
+def _of_storage(figure: Callable[[StorageUse], int]) -> Read:
+    return lambda view: (
+        ((it.collection,), figure(it)) for it in view.sources.storage.now.uses[:COLLECTIONS_MAX]
+    )
 
 
 LIMIT_METRICS: Final = (
@@ -31,6 +42,17 @@ LIMIT_METRICS: Final = (
         "Appends, streams, connections and begins of transactions refused for a limit of their"
         " collection or identity.",
         (), lambda view: (((), view.sources.edge.limit_refused),),
+    ),
+    Metric(
+        "collection_stored_bytes", "gauge",
+        "What a collection with a limit of storage has stored in all logs, as this node knows it."
+        " Of the 100 fullest.",
+        ("collection",), _of_storage(lambda it: it.total),
+    ),
+    Metric(
+        "collection_storage_limit_bytes", "gauge",
+        "What that collection may store; from there on its appends are refused.",
+        ("collection",), _of_storage(lambda it: it.limit),
     ),
     Metric(
         "limit_wait_seconds_total", "counter",

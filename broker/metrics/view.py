@@ -14,6 +14,7 @@ from actors import ActorStatistics, Clock
 from broker.coordinator.broadcast.broadcast_meters import BroadcastMeters
 from broker.core.cluster.actor_kinds import kind_of, pchannel_in
 from broker.core.groups.schedule_name import SCHEDULE
+from broker.core.pressure.storage_use import StorageBook
 from broker.edge.rpc.audit.audit_sink import AuditFigures
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.metrics.process_figures import ProcessFigures
@@ -58,6 +59,7 @@ class Sources:
     certificate_ends_s: Callable[[], float | None] = lambda: None
     """When the certificate of this process ends, in Unix seconds; None without TLS."""
     audit: Callable[[], AuditFigures] = AuditFigures
+    storage: StorageBook = field(default_factory=StorageBook)
     leads: Callable[[], bool] | None = None
     """Whether this coordinator leads; None in a process that is no coordinator."""
 

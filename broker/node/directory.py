@@ -381,6 +381,7 @@ class Directory(Actor[_Message]):
             *(found.channel, found.appender, found.backlog, found, found.closed, self._oracle),
             groups=found.groups,
             pressure=self._node.pressure,
+            storage=self._node.storage,
         )
 
     def _shutting_down(self) -> Refusal:

@@ -8,6 +8,7 @@ import anyio
 
 from actors import Ref, Request
 from broker.core.log.backlog import Backlog
+from broker.core.pressure.storage_use import StorageBook
 from broker.model.channel import ChannelOffsets, PChannel
 from broker.model.failure import Refusal
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick, TxnId
@@ -90,6 +91,7 @@ class Located:
     oracle: OracleView
     groups: ChannelGroups
     pressure: NodePressure = field(default_factory=NodePressure)
+    storage: StorageBook = field(default_factory=StorageBook)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ node (one_for_one)
 ├─ reclamation                 gives back the space of what was dropped and purged
 ├─ purging                     purges vchannels
 ├─ retention_keeper            has what collections do not keep purged
+├─ storage_watch               refuses messages of collections beyond their limit of storage
+├─ size_reader                 reads for it what logs held before it counted
 ├─ disk_watch                  refuses messages while the disk is full
 ├─ compactor                   removes superseded messages of compacted collections
 ├─ memory_watch                seals segments of collections while memory is short
@@ -29,6 +31,8 @@ from broker.node.space.disk_watch import DiskWatch
 from broker.node.space.purging import Purging
 from broker.node.space.reclamation import Reclamation
 from broker.node.space.retention_keeper import RetentionKeeper
+from broker.node.space.size_reader import SizeReader
+from broker.node.space.storage_watch import StorageWatch
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.truncation import Truncation
 from broker.node.wal_switcher import WalSwitcher
@@ -56,6 +60,8 @@ def node_spec(node: NodeRuntime) -> SupervisorSpec:
                 mailbox=MailboxSpec(bound=64, overflow=Overflow.FAIL, batch_max=1),
             ),
             _on_timers("retention_keeper", lambda: RetentionKeeper(node)),
+            _on_timers("storage_watch", lambda: StorageWatch(node)),
+            _on_timers("size_reader", lambda: SizeReader(node)),
             _on_timers("disk_watch", lambda: DiskWatch(node)),
             _on_timers("compactor", lambda: Compactor(node)),
             _on_timers("memory_watch", lambda: MemoryWatch(node)),

@@ -70,6 +70,8 @@ KINDS = (
     "/root/node/reclamation",
     "/root/node/compactor",
     "/root/node/retention_keeper",
+    "/root/node/size_reader",
+    "/root/node/storage_watch",
     "/root/timesync/cursor_watch",
     "/root/timesync/cursors",
     "/root/timesync/hard_barrier",

@@ -19,6 +19,7 @@ from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.stored_terms import StoredTerms
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
+from broker.coordinator.catalog.stored_sizes import StoredSizes
 from broker.coordinator.commit.tree import BatchCommitParts
 from broker.coordinator.time.oracle import OracleTicks
 from broker.coordinator.tree import CoordinatorParts, coordinator_tree
@@ -199,6 +200,7 @@ def _proxies(
 ) -> Proxies:
     return Proxies(
         row_schemas=StoredRowSchemas(store),
+        sizes=StoredSizes(store),
         staged_txns=staged,
         meta_table=StoredTable(store),
         access=StoredAccess(store),

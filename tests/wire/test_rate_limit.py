@@ -3,6 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
+
+from broker.core.pressure.limit_rules import parsed_limits
 from broker.core.pressure.watermarks import FASTEST_BYTES_S
 from broker.model.failure import StreamingCode as Code
 from broker.node.state.node_limits import NodeLimits, PressureMarks
@@ -11,7 +14,7 @@ from schemas.generated.milvus.proto.streaming import ProduceResponse, WalRateLim
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
 from tests.broker.node.world import MemoryFake
 from tests.wire.peer import append, connected
-from tests.wire.small_broker import SmallBroker, small_broker
+from tests.wire.small_broker import V0, SmallBroker, small_broker
 
 LIMITS = NodeLimits(marks=PressureMarks(memory=marks_of(80, 90, 95)))
 
@@ -60,3 +63,30 @@ async def test_a_stream_opened_while_appends_are_slowed_is_told_first() -> None:
         stream = peer.produce()
         await stream.receive()
         assert limit(await stream.receive())[0] is WalRateLimitState.SLOWDOWN
+
+
+async def test_a_collection_beyond_its_limit_of_storage_is_refused_alone() -> None:
+    rules = parsed_limits("collection:100 storage=2000")
+    async with (
+        small_broker(node_limits=NodeLimits(storage=rules)) as broker,
+        connected(broker) as peer,
+    ):
+        broker.edge.limit_rates(rules)
+        stream = peer.produce()
+        await stream.receive()
+        number = 0
+        with anyio.fail_after(60):
+            while True:
+                number += 1
+                await stream.send(append(number, b"x" * 1000))
+                answer = scan_produce_response(await stream.receive())
+                if isinstance(answer, ProduceFailed):
+                    break
+                assert isinstance(answer, Produced), "no `rate_limit` frame: it is of the stream"
+                await anyio.sleep(0.3)
+        assert (answer.request_id, answer.code) == (number, Code.RATE_LIMIT_REJECTED)
+        assert "collection '100' has" in answer.cause
+        assert "its limit of storage is 2000" in answer.cause
+        await stream.send(append(number + 1, b"x", _vc=V0.replace("100", "101")))
+        assert isinstance(scan_produce_response(await stream.receive()), Produced)
+        assert broker.edge.meters.limit_refused == 1

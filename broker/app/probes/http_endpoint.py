@@ -13,6 +13,7 @@ from broker.app.probes.page_readers import PageReaders
 from broker.app.process_errors import CannotStart
 from broker.app.security.certificate_dates import ends
 from broker.app.security.secured import http_tls
+from broker.core.pressure.storage_use import StorageBook
 from broker.edge.server import EdgeServer
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFiguresReader
@@ -54,6 +55,7 @@ def sources_of(  # noqa: PLR0913 - each kind of process has some of them
         clock=SystemClock(),
         audit=edge.audit.sink.figures,
         certificate_ends_s=lambda: _unix_s(ends(settings.tls_cert)),
+        storage=node.storage if node else StorageBook(),
         leads=leads,
     )
 

@@ -1,16 +1,18 @@
 """The limits of collections and identities, as an operator writes them in the setting `limits`.
 
-    collection:clicks in_bytes=1048576 in_messages=5000; identity:* out_bytes=10485760 streams=50
+    collection:clicks in_bytes=1MiB in_messages=5000 storage=10GiB; identity:* streams=50
 
-A rule is a subject and its limits; rules are separated by `;` or lines. A name that ends in `*`
-stands for each of the names that begin so: every one has such a limit for itself. The rule with the
-longest name that fits is the only one that holds.
+A rule is a subject and its limits; rules are separated by `;` or lines. Bytes may have a unit, KiB
+to TiB. A name that ends in `*` stands for each of the names that begin so: every one has such a
+limit for itself. The rule with the longest name that fits is the only one that holds.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Final
+
+from broker.core.naming import collection_id_of
 
 RULES_MAX: Final = 1000
 AMOUNT_MAX: Final = 1 << 50
@@ -39,16 +41,18 @@ class Subject:
 class Limits:
     """Of one subject in one process; 0: no limit. Bytes and messages are a second's.
 
-    `streams`: of appends and of reads that an identity has open at one time. `connections`: those
-    of a client's certificate, or of a host without one, since a token comes later. `transactions`:
-    those that an identity began here and that are open at one time. `calls`: those that it begins
-    in a second, streams included.
+    `storage`: bytes that a collection may take in the log, over all processes. `streams`: of
+    appends and of reads that an identity has open at one time. `connections`: those of a client's
+    certificate, or of a host without one, since a token comes later. `transactions`: those that an
+    identity began here and that are open at one time. `calls`: those that it begins in a second,
+    streams included.
     """
 
     in_bytes: int = 0
     in_messages: int = 0
     out_bytes: int = 0
     out_messages: int = 0
+    storage: int = 0
     streams: int = 0
     connections: int = 0
     transactions: int = 0
@@ -58,6 +62,8 @@ class Limits:
 UNLIMITED: Final = Limits()
 _NAMES: Final = tuple(it.name for it in fields(Limits))
 _OF_IDENTITIES: Final = frozenset({"streams", "connections", "transactions", "calls"})
+_IN_BYTES: Final = frozenset({"in_bytes", "out_bytes", "storage"})
+_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,21 @@ class LimitRules:
             if found is not None:
                 return found
         return UNLIMITED
+
+    @property
+    def storage(self) -> Mapping[Subject, Limits]:
+        """The rules that limit what is stored."""
+        return {subject: it for subject, it in self.rules.items() if it.storage}
+
+    def storage_of(self, collection: str) -> int:
+        """How many bytes a collection of this name may store; 0: no limit."""
+        return self.of(Subject(Scope.COLLECTION, collection)).storage
+
+
+def name_without_collection(vchannel: str) -> str:
+    """What a rule names that limits a vchannel of no collection that the catalog has."""
+    number = collection_id_of(vchannel)
+    return vchannel if number is None else str(number)
 
 
 def parsed_limits(text: str) -> LimitRules:
@@ -126,11 +147,24 @@ def _limits(named: str, scope: Scope, given: list[str]) -> Limits:
             )
         if name in _OF_IDENTITIES and scope is not Scope.IDENTITY:
             raise BadLimits(f"{named}: {name} is a limit of identities; write identity:NAME")
-        # Short: Python refuses to convert thousands of digits.
-        is_number = amount.isascii() and amount.isdigit() and len(amount) < 20
-        if not is_number or not 0 < int(amount) <= AMOUNT_MAX:
-            raise BadLimits(f"{named}: {each!r} needs a number from 1 to {AMOUNT_MAX}")
-        found[name] = int(amount)
+        if name == "storage" and scope is not Scope.COLLECTION:
+            raise BadLimits(
+                f"{named}: storage is a limit of collections, because the log does not keep who"
+                " wrote a message; write collection:NAME"
+            )
+        found[name] = _amount(named, name, amount, each)
     if not found:
         raise BadLimits(f"{named} has no limits; write some, such as in_bytes=1048576")
     return Limits(**found)
+
+
+def _amount(named: str, name: str, amount: str, given: str) -> int:
+    unit = amount[-3:] if name in _IN_BYTES and amount[-3:] in _UNITS else ""
+    digits = amount.removesuffix(unit)
+    # Short: Python refuses to convert thousands of digits.
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
+    found = int(digits) * _UNITS.get(unit, 1) if is_number else 0
+    if not 0 < found <= AMOUNT_MAX:
+        units = f" (with {', '.join(_UNITS)} if you like)" if name in _IN_BYTES else ""
+        raise BadLimits(f"{named}: {given!r} needs a number from 1 to {AMOUNT_MAX}{units}")
+    return found

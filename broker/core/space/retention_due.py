@@ -108,7 +108,7 @@ class OldestRecords:
         self.next_id = head.next_id
         if head.vchannel != self._vchannel:
             return
-        self.bytes += head.size_bytes + len(head.vchannel) + 4 * head.messages + HEAD_BYTES
+        self.bytes += head_bytes(head)
         if not self._steps or self.bytes - self._steps[-1][0] >= self._grain:
             self._steps.append((self.bytes, head.last_tick))
 
@@ -116,3 +116,8 @@ class OldestRecords:
         """The tick up to which may go, so that with what is newer `bytes_max` are left; 0: none."""
         spare = self.bytes + newer_bytes - bytes_max
         return max((tick for size, tick in self._steps if size <= spare), default=TimeTick(0))
+
+
+def head_bytes(head: RecordHead) -> int:
+    """About how many bytes the record takes in the log."""
+    return head.size_bytes + len(head.vchannel) + 4 * head.messages + HEAD_BYTES

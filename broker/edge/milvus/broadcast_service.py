@@ -4,13 +4,11 @@ A call without an idempotency key gets a name of its own. When the Broadcaster d
 the request is repeated under that name, so it does not become a second broadcast.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-import anyio
 from grpclib.const import Handler
 
 from broker.codec.read_ddl import BadName
@@ -19,16 +17,16 @@ from broker.coordinator.assignment.messages import ListPChannels
 from broker.coordinator.broadcast.messages import PlanBroadcast, StartBroadcast
 from broker.core.master.ddl_keys import ddl_keys
 from broker.core.naming import pchannel_of
-from broker.core.pressure.limit_rules import Subject
+from broker.edge.milvus.broadcast_charges import BroadcastCharges
 from broker.edge.milvus.broadcast_request import BroadcastLimits, ack_request, broadcast_request
 from broker.edge.milvus.message_rights import BROADCAST, CHANGE, right_for
 from broker.edge.milvus.produce_results import append_result
 from broker.edge.rpc.access.access import CALLER, CURRENT
 from broker.edge.rpc.broadcasts_enabled import BroadcastsEnabled
 from broker.edge.rpc.middleware import Middleware
-from broker.edge.rpc.proxies import Proxy
+from broker.edge.rpc.proxies import Proxies
 from broker.model.broadcast import Broadcast
-from broker.model.failure import ComeLater, Throttled, invalid_argument
+from broker.model.failure import invalid_argument
 from broker.model.master.ddl import GivenBroadcast, PlannedRequest
 from broker.model.message import ALL_PCHANNEL_TYPES
 from broker.ports.headers import BadHeader
@@ -43,11 +41,12 @@ DDL: Final = StoredDdl()
 class BroadcastService:
     """Broadcast, Ack."""
 
-    def __init__(self, middleware: Middleware, broadcaster: Proxy, assigner: Proxy) -> None:
+    def __init__(self, middleware: Middleware, proxies: Proxies) -> None:
         self._middleware = middleware
-        self._broadcaster = broadcaster
-        self._assigner = assigner
-        self._enabled = BroadcastsEnabled(assigner)
+        self._broadcaster = proxies.broadcaster
+        self._assigner = proxies.assigner
+        self._charges = BroadcastCharges(middleware.quotas, proxies.row_schemas, proxies.sizes)
+        self._enabled = BroadcastsEnabled(proxies.assigner)
 
     def __mapping__(self) -> Mapping[str, Handler]:
         middleware = self._middleware
@@ -73,7 +72,8 @@ class BroadcastService:
         # A change of definitions is checked against the meta table once its keys are held.
         planned = _planned(broadcast)
         await self._check_rights(broadcast, defines=planned is not None)
-        await self._keep_to_limits(broadcast)
+        if self._middleware.quotas.limited and not CURRENT.get().of_process:
+            await self._charges.take(broadcast, CALLER.get())
         start = planned or StartBroadcast(broadcast)
         done = await self._broadcaster.ask(start, deadline_s=BROADCAST_S)
         return wire.BroadcastResponse(
@@ -94,19 +94,6 @@ class BroadcastService:
             await access.need_channel(BROADCAST, vchannel)
             if exclusive:
                 await access.need_channel(CHANGE, pchannel_of(vchannel) if whole else vchannel)
-
-    async def _keep_to_limits(self, broadcast: Broadcast) -> None:
-        """Count each copy as an append of the caller, and wait for them. Raises ComeLater."""
-        quotas = self._middleware.quotas
-        if not quotas.limited or CURRENT.get().of_process:
-            return
-        copies = Counter[Subject]()
-        for vchannel in broadcast.vchannels:
-            copies.update(await quotas.subjects(vchannel, CALLER.get()))
-        taken = quotas.take_copies(copies, len(broadcast.body))
-        if isinstance(taken, Throttled):
-            raise ComeLater(taken)
-        await anyio.sleep(taken.wait_s)
 
     async def ack(self, request: wire.BroadcastAckRequest) -> wire.BroadcastAckResponse:
         """Record an ack; repeats, and acks of finished broadcasts, succeed. See AckBroadcast."""

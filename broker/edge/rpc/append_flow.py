@@ -184,6 +184,10 @@ class AppendFlow:
     async def charge(self, vchannel: str, size_bytes: int, messages: int) -> Taken | Throttled:
         """Count an append against its limits: how long it is to wait, or its refusal."""
         quotas = self._call.quotas
+        # No `rate_limit` frame: it would also stop other collections on this stream.
+        if (full := self._located.storage.refusal(vchannel)) is not None:
+            quotas.count_refused()
+            return full
         subjects = await quotas.subjects(vchannel, self._call.identity)
         taken = quotas.take_in(subjects, size_bytes, messages)
         limited = isinstance(taken, Throttled) or taken.wait_s > 0

@@ -17,6 +17,7 @@ from broker.model.failure import Refusal, Refused
 from broker.ports.leader_check import LeaderCheck, NeverLeader
 from broker.ports.master.table_reads import MetaTableReads, NoMetaTable
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
+from broker.ports.space.collection_sizes import CollectionSizes, NoSizes
 from broker.ports.staged_txns import NoStagedTxns, StagedTxns
 
 R = TypeVar("R")
@@ -84,6 +85,7 @@ class Proxies:
     table_changes: Proxy
     staged_txns: StagedTxns = NoStagedTxns()
     row_schemas: RowSchemas = NoRowSchemas()
+    sizes: CollectionSizes = NoSizes()
     lead: LeaderCheck = NeverLeader()
     meta_table: MetaTableReads = NoMetaTable()
     access: AccessRecords = NoAccessRecords()

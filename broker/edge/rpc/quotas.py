@@ -14,8 +14,13 @@ from typing import Final
 
 import anyio
 
-from broker.core.naming import VCHANNEL_NAME_LENGTH_MAX, collection_id_of
-from broker.core.pressure.limit_rules import LimitRules, Scope, Subject
+from broker.core.naming import VCHANNEL_NAME_LENGTH_MAX
+from broker.core.pressure.limit_rules import (
+    LimitRules,
+    Scope,
+    Subject,
+    name_without_collection,
+)
 from broker.core.pressure.rate_book import Direction, RateBook
 from broker.core.pressure.token_bucket import Exhausted, Taken
 from broker.core.pressure.txn_places import TxnPlace, TxnPlaces
@@ -116,6 +121,14 @@ class Quotas:
         name = await self._collection(vchannel)
         return Subject(Scope.COLLECTION, name), Subject(Scope.IDENTITY, identity)
 
+    def storage_of(self, subject: Subject) -> int:
+        """How many bytes a subject may store; 0: no limit."""
+        return self._book.rules.of(subject).storage
+
+    def count_refused(self) -> None:
+        """A limit of storage has refused something."""
+        self._meters.limit_refused += 1
+
     def take_in(
         self, subjects: Sequence[Subject], size_bytes: int, messages: int
     ) -> Taken | Throttled:
@@ -177,17 +190,12 @@ class Quotas:
         try:
             shard = await self._schemas.shard(vchannel)
         except Refused:  # the store does not answer; the next one asks again
-            return found[0] if found is not None else _number(vchannel)
-        name = shard.collection if isinstance(shard, Shard) else _number(vchannel)
+            return found[0] if found is not None else name_without_collection(vchannel)
+        name = shard.collection if isinstance(shard, Shard) else name_without_collection(vchannel)
         self._names[vchannel] = name, now_s + NAME_S
         if len(self._names) > NAMES_MAX:
             self._names.popitem(last=False)
         return name
-
-
-def _number(vchannel: str) -> str:
-    number = collection_id_of(vchannel)
-    return vchannel if number is None else str(number)
 
 
 def _exhausted(subjects: Sequence[Subject], what: str, retry_s: float) -> Throttled:

@@ -26,6 +26,7 @@ from broker.core.log.mvcc import MvccTicks
 from broker.core.log.record_drafts import WriterState
 from broker.core.log.sequencer import Sequenced, barrier_of, sequence
 from broker.core.segments.segment_assigner import SegmentAssigner
+from broker.core.space.log_sizes import LogSizes
 from broker.core.txn.txn_view import staged_usage
 from broker.model.channel import AccessMode, PChannel
 from broker.model.failure import Refusal, Refused
@@ -94,15 +95,13 @@ class Appender(Actor[_Message]):
         """`session`: of the node, in which the channel was assigned."""
         self._name = name = channel.name
         self._access = channel.access
-        self._session = session
-        self._node = node
-        self._limits = node.limits
-        self._retention = node.retention
+        self._session, self._node = session, node
+        self._limits, self._retention = node.limits, node.retention
         self._meter = node.meters.of(name)
         self._admission = AdmissionPolicy(name, node.limits.message_bytes_max)
         if self._access is AccessMode.READ_ONLY:
             self._admission = replace(self._admission, closed=read_only_refusal(name))
-        self._backlog = Backlog(node.limits.backlog_bytes_max)
+        self._backlog, self._sizes = Backlog(node.limits.backlog_bytes_max), LogSizes()
         self._tick_due = False  # whether data was stored since the last stored tick record
         self._groups = self._messages = 0
 
@@ -215,8 +214,8 @@ class Appender(Actor[_Message]):
             self._snapshot.log_start_tick = tick
         self._txn_reports = TxnReports(self._context, self._known.transactions)
         self._mvcc = MvccTicks(tick)
-        random = self._context.random
-        self._segments = ChannelSegments(recovered.segments, self._node.headers, random)
+        given = self._node.headers, self._context.random
+        self._segments = ChannelSegments(recovered.segments, *given)
         closed = closed_tick(tick, self._end)
         self._tail = Tail(owned.end.next_id, closed, self._limits, self._node.open_channels.memory)
         self._tail.push(owned.first, closed, self._context.clock.monotonic_s())
@@ -238,6 +237,7 @@ class Appender(Actor[_Message]):
                 groups=groups,
                 purges=recovered.purges,
                 compactions=recovered.compactions,
+                sizes=self._sizes,
             )
         )
 
@@ -314,8 +314,7 @@ class Appender(Actor[_Message]):
         # Acknowledges `memory` appends: their ids and ticks are final, and they ask for nothing
         # durable.
         when_written = acks.sequenced(sequenced.outcomes)
-        clock = self._context.clock
-        began_s = clock.monotonic_s()
+        began_s = self._context.clock.monotonic_s()
         # Nothing in between: the log's thread needs the interpreter, so whatever runs here delays
         # the write and, with it, the answers.
         await self._log.append(records, when_written)
@@ -323,7 +322,7 @@ class Appender(Actor[_Message]):
         # before the tail has it. With more appends waiting, the next group should start soonest.
         if not self._context.waiting:
             acks.durable(sequenced.outcomes)
-        now_s = clock.monotonic_s()
+        now_s = self._context.clock.monotonic_s()
         self._meter.stores.add(now_s - began_s)
         last = records[-1]
         self._tick_due = last.kind != MessageType.TIME_TICK
@@ -337,6 +336,7 @@ class Appender(Actor[_Message]):
         self._node.meters.traffic.appended(count_group(data))
         self._mvcc.stored(records)
         self._tail.push(records, closed_tick(last.last_tick, self._end), now_s)
+        self._sizes.stored(records)
         if ended:
             self._segments.release(ended)
             self._shared.end_txns(ended)

@@ -199,6 +199,9 @@ class DeadLetters(Actor[CarryOn]):
     async def _copy(
         self, letters: Sequence[Letter], dying: DyingSpans, limit: DeliveryLimit
     ) -> Refusal | None:
+        # The edge, which holds clients to limits, does not see these copies.
+        if (full := self._node.storage.refusal(limit.vchannel)) is not None:
+            return full
         death = Death(self._key, limit.origin, dying.cause, dying.times)
         copied = self._copied or set()
         left = [it for it in letters if it.id not in copied]

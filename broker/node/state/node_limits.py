@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from broker.core.compaction.compaction_due import CompactionShares
 from broker.core.log.numbered_producers import ProducerLimits
+from broker.core.pressure.limit_rules import LimitRules
 from broker.core.pressure.watermarks import Watermarks
 from broker.core.segments.segment_sealing import MemoryShares, SegmentLimits
 from broker.core.txn.txn_limits import TxnLimits
@@ -87,6 +88,8 @@ class NodeLimits:
     retention_period_s: float = 10.0
     """Time between two checks for segments that retention may drop."""
     marks: PressureMarks = PressureMarks()
+    storage: LimitRules = LimitRules()
+    """The limits of collections, of which a node holds them to those of storage."""
     compaction: CompactionShares = CompactionShares()
     compaction_map_bytes: int = 64 * MIB
     """Memory for the keys of one pass; one that does not fit is done in several passes."""

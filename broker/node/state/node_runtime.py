@@ -8,6 +8,7 @@ Next: broker/node/append/appender.py
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from broker.core.pressure.storage_use import StorageBook
 from broker.model.failure import Refusal
 from broker.model.ids import NodeId
 from broker.node.state.channel_meters import Meters
@@ -26,6 +27,7 @@ from broker.ports.nodes import ChannelObserver
 from broker.ports.recovery_store import RecoveryStore
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.space.collection_retentions import CollectionRetentions, NoRetentions
+from broker.ports.space.collection_sizes import CollectionSizes, NoSizes
 from broker.ports.space.disk_room import DiskRoom, EnoughRoom
 from broker.ports.switching.log_switch import LogSwitch, NoLogSwitch
 from broker.ports.terms import Terms
@@ -47,6 +49,7 @@ class NodePorts:
     holds: Holds = NoHolds()
     catalog: RowSchemas = NoRowSchemas()
     retentions: CollectionRetentions = NoRetentions()
+    sizes: CollectionSizes = NoSizes()
     room: DiskRoom = EnoughRoom()
     switch: LogSwitch = NoLogSwitch()
 
@@ -71,10 +74,12 @@ class NodeRuntime:
     holds: Holds
     catalog: RowSchemas
     retentions: CollectionRetentions
+    sizes: CollectionSizes
     room: DiskRoom
     switch: LogSwitch
     write_lease: WriteLease = field(default_factory=WriteLease)
     pressure: NodePressure = field(default_factory=NodePressure)
+    storage: StorageBook = field(default_factory=StorageBook)
 
     @property
     def limits(self) -> NodeLimits:
@@ -96,8 +101,13 @@ class NodeRuntime:
             for it in self.open_channels.all()
             for text in it.groups.warnings(it.tail.closed.tick)
         ]
-        of_channels = [*of_collections, *of_groups]
-        of_node = [*self.pressure.warnings(), *self.retention.warnings()]
+        of_sizes = [it.sizes.warning(it.channel.name) for it in self.open_channels.all()]
+        of_channels = [*of_collections, *of_groups, *filter(None, of_sizes)]
+        of_node = [
+            *self.pressure.warnings(),
+            *self.storage.now.warnings(),
+            *self.retention.warnings(),
+        ]
         return [*of_node, *self.wal.warnings(), *self.switch.warnings(), *of_channels]
 
     def adopt(self, limits: NodeLimits) -> None:
@@ -129,6 +139,7 @@ def node_runtime(
         holds=ports.holds,
         catalog=ports.catalog,
         retentions=ports.retentions,
+        sizes=ports.sizes,
         room=ports.room,
         switch=ports.switch,
     )

@@ -16,6 +16,7 @@ from broker.core.compaction.compaction_table import CompactionTable
 from broker.core.log.backlog import Backlog
 from broker.core.log.mvcc import MvccTicks
 from broker.core.segments.segment_table import SegmentTable
+from broker.core.space.log_sizes import LogSizes
 from broker.core.space.purges import PurgeTable
 from broker.core.txn.transactions import Transactions
 from broker.core.txn.txn_state import TxnState
@@ -95,6 +96,7 @@ class OpenChannel:
     purges: PurgeTable
     compactions: CompactionTable
     contents: SegmentContents = field(default_factory=SegmentContents)
+    sizes: LogSizes = field(default_factory=LogSizes)
     kept: CollectionHolders = field(default_factory=CollectionHolders)
     # Weak: one that died without a word must not hold the log for ever.
     readers: MutableSet[HoldingReader] = field(default_factory=WeakSet)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from actors import ActorStatistics, SystemClock
+from broker.core.pressure.storage_use import StorageBook, StorageUse, uses_of
 from broker.edge.rpc.stream_meters import EdgeMeters
 from broker.metrics.exposition import Exposition
 from broker.metrics.process_figures import ProcessFigures, ProcessFiguresReader
@@ -21,6 +22,7 @@ def samples(
     *statistics: ActorStatistics,
     process: ProcessFigures = NO_FIGURES,
     places: CursorPlaces | None = None,
+    storage: StorageBook | None = None,
 ) -> dict[str, list[float]]:
     sources = Sources(
         statistics=lambda: statistics,
@@ -33,6 +35,7 @@ def samples(
         open_calls=int,
         process=lambda: process,
         clock=SystemClock(),
+        storage=storage or StorageBook(),
     )
     found = Exposition(sources).families()
     return {it.name: [sample.value for sample in it.samples] for it in found}
@@ -42,6 +45,14 @@ def test_late_peers_are_counted_not_the_commas_of_their_names() -> None:
     shown: dict[str, int | float | str] = {"silent": "a,b/p,q, … 21 more", "silent_peers": 23}
     barrier = ActorStatistics("/root/timesync/hard_barrier", 1, "actor", "running", extra=shown)
     assert samples(barrier)["tidemark_timesync_silent_peers"] == [23]
+
+
+def test_the_fullest_collections_have_series_of_what_they_store_and_may_store() -> None:
+    book = StorageBook()
+    book.now = uses_of([StorageUse(f"c{it}", 1000, {"p_1v0": it, "q_1v1": 1}) for it in range(150)])
+    found = samples(storage=book)
+    assert found["tidemark_collection_stored_bytes"] == [it + 1 for it in range(149, 49, -1)]
+    assert found["tidemark_collection_storage_limit_bytes"] == [1000] * 100
 
 
 def test_what_the_system_does_not_tell_has_no_sample(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from broker.ports.holds import Holds, NoHolds
 from broker.ports.recovery_store import RecoveryStore
 from broker.ports.row_schemas import NoRowSchemas, RowSchemas
 from broker.ports.space.collection_retentions import CollectionRetentions, NoRetentions
+from broker.ports.space.collection_sizes import CollectionSizes, NoSizes
 from broker.ports.space.disk_room import DiskRoom, EnoughRoom
 from broker.ports.ticks import TickRange
 from broker.ports.wal import Wal
@@ -267,6 +268,7 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
     holds: Holds | None = None,
     catalog: RowSchemas | None = None,
     retentions: CollectionRetentions | None = None,
+    sizes: CollectionSizes | None = None,
     room: DiskRoom | None = None,
 ) -> AsyncIterator[World]:
     """A node on virtual time, unless a clock is given; stopped in order at the end."""
@@ -285,6 +287,7 @@ async def running_node(  # noqa: PLR0913 - one for each thing a test may replace
         holds=holds or NoHolds(),
         catalog=catalog or NoRowSchemas(),
         retentions=retentions or NoRetentions(),
+        sizes=sizes or NoSizes(),
         room=room or EnoughRoom(),
     )
     node = node_runtime(NODE, ports, limits)
