@@ -293,5 +293,6 @@ def stored_bytes(record: Record) -> int:
     batch = record.batch
     if batch is not None:
         sizes = len(batch.keys.sizes) + len(batch.own.sizes)
-        size += _BATCH_BYTES + batch.shared_bytes + 4 * sizes
+        producer = 0 if batch.producer is None else len(batch.producer.producer)
+        size += _BATCH_BYTES + batch.shared_bytes + 4 * sizes + producer
     return size

@@ -11,6 +11,7 @@ from broker.core.space.log_sizes import LogSizes, Straddled, stored_bytes
 from broker.model.batch import BatchKeys, BatchPart
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
 from broker.model.message import MessageType
+from broker.model.producer_numbers import ProducerPart
 from broker.model.record import Record
 from broker.model.retention.dead import Contents, VChannelPart
 from broker.model.txn import TxnPart
@@ -335,3 +336,5 @@ def test_a_record_takes_its_head_its_names_its_sizes_and_its_body() -> None:
     assert stored_bytes(in_txn) == stored_bytes(plain) + 32
     batch = replace(plain, batch=BatchPart(b"abc", keys=BatchKeys((3, 3), b"k1k2")))
     assert stored_bytes(batch) == stored_bytes(plain) + 28 + 3 + 4 + 8
+    numbered = replace(plain, batch=BatchPart(b"abc", producer=ProducerPart("someone", 5)))
+    assert stored_bytes(numbered) == stored_bytes(plain) + 28 + 3 + 7

@@ -5,6 +5,7 @@ import pytest
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.codec.letters import letters_of
+from broker.core.pressure.storage_use import StorageUse, uses_of
 from broker.model.batch import BatchKeys, BatchPart, NewBatch, OwnProperties
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.groups.consumer_group import DeliveryLimit, GroupView, TickSpan
@@ -318,5 +319,27 @@ def test_what_cannot_be_copied_waits_and_is_delivered_again_without_a_limit() ->
             lease, found, _ = await took(worker)
             assert found == ["a"]
             assert (await shown(world)).trouble == ""
+
+    run_seeded(1, scenario)
+
+
+def test_dead_letters_of_a_full_collection_wait_until_it_takes_more() -> None:
+    async def scenario() -> None:
+        async with running_node() as world:
+            await world.assign()
+            await create(world)
+            await world.append(rows("a"))
+            world.node.storage.now = uses_of([StorageUse("dead", 5, {DEAD: 5})])
+            worker = await join(world)
+            lease, _, _ = await took(worker)
+            request = RejectMessages(worker.joined.member, lease, (), "bad")
+            assert await settled(worker, request) is None
+            while not (await shown(world)).trouble:
+                await world.clock.sleep(0.1)
+            assert "collection 'dead' has 5 bytes stored" in (await shown(world)).trouble
+            assert await dead(world) == []
+            world.node.storage.now = uses_of([])
+            await nothing_dies(world)
+            assert [it.payload for it in await dead(world)] == [b"a"]
 
     run_seeded(1, scenario)
