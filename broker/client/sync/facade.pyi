@@ -1542,7 +1542,10 @@ class Stage:
 
     Leaving an `with` block without `seal` aborts it. Every method raises TransactionExpired
     when the broker has waited too long for the next row or for the commit; write the part again
-    then, as another attempt."""
+    then, as another attempt. `unreachable_s`: how long it waits for a node that was never reached
+    before NodeUnreachable is raised; its channels may move to another node meanwhile."""
+
+    unreachable_s: float
     def ack(
         self,
         batch: LeasedBatch,
