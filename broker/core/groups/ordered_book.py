@@ -57,8 +57,7 @@ class OrderedBook(LeaseBook):
         self._of_lease: dict[int, dict[TimeTick, Unit]] = {}
         self._due_s: list[float] = []  # a heap of when delays are over
         self._unowned = TickSpans()
-        self._mixed_up = False
-        """Whether messages of a lane may be out of order, as an acknowledgement has failed."""
+        self._mixed_up = False  # whether a lane may be, as an acknowledgement has failed
         super().__init__(state, known_upto)
 
     def join(self, name: str, identity: str = "") -> int | Refusal:
@@ -123,6 +122,8 @@ class OrderedBook(LeaseBook):
         going: dict[int, int] = {}
         held, dying = self.state.held_spans, self.state.dying_spans
         settled: list[Unit] = []
+        # One last delivery after the other: a message may kill the node, with all that began.
+        has_last = any(it.alone for it in self._leases.values())
         for unit in self._units if members else ():
             free = unit.lease == WAITING and unit.due_s <= now_s and span.after < unit.tick
             free = free and unit.tick <= span.upto and blocked.isdisjoint(unit.lanes)
@@ -133,8 +134,11 @@ class OrderedBook(LeaseBook):
                 if self._is_over(unit, dying):
                     settled.append(unit)
                     continue
+                last = self._ends_with(unit)
+                one = one and not (last and has_last)
                 if taken is not None and one and self._goes_with(taken, unit):
                     taken.append(unit)
+                    has_last = has_last or last
                     continue
             blocked.update(unit.lanes)
         for unit in settled:
@@ -369,7 +373,7 @@ class OrderedBook(LeaseBook):
                 self._units.add(unit)
         limit = self.state.limit
         dies = limit is not None and times >= limit.deliveries_max
-        if dies and limit is not None and times == limit.deliveries_max:
+        if limit is not None and times == limit.deliveries_max:
             dies = not self._spared.has(units[-1].tick)
         for unit in units:
             unit.times, unit.due_s, unit.txn = times, due_s, NO_TXN

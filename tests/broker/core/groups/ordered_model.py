@@ -183,6 +183,7 @@ class OrderedRun:
         if lease.alone:
             assert len(ticks) == 1
             assert self.book.begun(lease)
+            assert [it.alone for it in self.book._leases.values()].count(True) == 1
         self.held[lease.number] = (member, set(ticks), lease.until_s)
 
     def check_pair(self, tick: int, other: int, together: set[int]) -> None:

@@ -102,7 +102,7 @@ def test_the_poison_of_a_key_holds_up_its_key_until_it_is_given_up() -> None:
     book.expire(first.until_s)
     last = lease(book, ann, 20.0)
     assert (list(last.left), last.alone, last.record) == ([span(0, 1)], True, False)
-    assert [it.tick for it in ready(book, ann, 20.0)] == [3]
+    assert ready(book, ann, 20.0) == [], "one last delivery of the group after the other"
     assert book.begun(last)
     book.expire(last.until_s)
     (dying,) = book.exceeded
@@ -127,6 +127,24 @@ def test_a_last_delivery_that_is_given_back_before_it_began_comes_again() -> Non
     assert len(book.exceeded) == 1
 
 
+def test_of_two_members_one_has_a_last_delivery_and_both_have_other_messages() -> None:
+    book, ann = new_book(limit=LIMIT)
+    bob = book.join("bob")
+    assert isinstance(bob, int)
+    lanes = {book.owners.owner(lane): lane for lane in range(SLOTS)}
+    learn(book, (lanes[ann],), (lanes[bob],))
+    for member, units in book.ready([ann, bob], 0.0).items():
+        book.expire(book.lease_units(member, units, 0.0).until_s)
+    learn(book, (SLOTS + lanes[bob],))
+    found = book.ready([ann, bob], 20.0)
+    assert [[it.tick for it in units] for units in found.values()] == [[1], [3]]
+    last = book.lease_units(ann, found[ann], 20.0)
+    assert last.alone
+    assert [it.tick for it in ready(book, bob, 20.0)] == [3]
+    book.leave(ann, 20.0)
+    assert [it.tick for it in ready(book, bob, 20.0)] == [1]
+
+
 def test_a_new_life_goes_on_counting_and_spares_what_had_its_last_delivery() -> None:
     state = ordered_table(GroupMode.BY_KEY, LIMIT).groups[KEY]
     state.try_again([span(0, 2)], 1)
@@ -136,11 +154,13 @@ def test_a_new_life_goes_on_counting_and_spares_what_had_its_last_delivery() -> 
     assert isinstance(ann, int)
     learn(book, (A,), (A,), (B,), (3,))
     assert book.exceeded == []
-    assert lease(book, ann).alone
-    spared = lease(book, ann)
-    assert (list(spared.left), spared.times, spared.alone) == ([span(2, 3)], 3, True)
+    first = lease(book, ann)
+    assert (list(first.left), first.alone) == ([span(0, 1)], True)
     new = lease(book, ann)
     assert (list(new.left), new.times, new.record) == ([span(3, 4)], 1, True)
+    assert book.take_acked(ann, first.number, ()) == (span(0, 1),)
+    spared = lease(book, ann)
+    assert (list(spared.left), spared.times, spared.alone) == ([span(2, 3)], 3, True)
     book.begun(spared)
     book.expire(spared.until_s)
     assert [list(it.spans) for it in book.exceeded] == [[span(2, 3)]]
