@@ -49,13 +49,16 @@ class GroupReader:
 
     async def behind(self, tick: TimeTick) -> ReadPosition:
         """Where to read what lies above the tick. Raises Refused."""
-        tick = max(tick, self._opened.purges.upto(self._key.vchannel))
         found = await self._opened.seek(TimeTick(tick + 1))
         # The log may hold a group that is not published yet.
         next_id = min(found, self._opened.tail.next_id)
         # Below its first message the log has forgotten the begins of transactions.
         partial = next_id <= self._opened.log.bounds().first_id
-        return ReadPosition(next_id, tick, partial=partial)
+        purges = self._opened.purges
+        if purges.upto(self._key.vchannel) <= tick:
+            return ReadPosition(next_id, tick, partial=partial)
+        # It misses no rows that were purged before, and gets what a purge leaves: not only rows.
+        return ReadPosition(next_id, tick, partial=True, purged=purges.newest_tick())
 
     async def pull(
         self, cursor: ReadPosition, bytes_max: int, answered: Callable[[Answer], None]
