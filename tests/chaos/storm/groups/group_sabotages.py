@@ -19,7 +19,7 @@ def two_owners_of_a_key() -> Sequence[tuple[Any, str, Any]]:
     def ready(
         book: OrderedBook, members: Sequence[int], now_s: float, span: TickSpan = EVERYTHING
     ) -> dict[int, list[Unit]]:
-        book._let_settled_go()
+        book._catch_up()
         found: dict[int, list[Unit]] = {member: [] for member in members}
         for unit in list(book._units) if members else ():
             free = unit.lease == WAITING and unit.due_s <= now_s
