@@ -40,6 +40,10 @@ TLS_RATES = TLS_APPENDS, TLS_READS, TLS_PRODUCE = (
 TLS_ONE = "append, one by one"
 """What is measured with TLS and without."""
 
+APPEND_BATCH, PRODUCE_RUN = "append_batch", "Produce"
+"""The streams whose permission checks are measured, with `auth` on and off."""
+CHECK_FIRST = "Tidemark permission check, first of a stream"
+
 EMBEDDED_SIZES = 100, 1
 """Messages of a batch of an embedded queue."""
 
@@ -61,6 +65,22 @@ def plain(what: str) -> str:
 def over_tls(what: str) -> str:
     """On a broker that asks for certificates."""
     return f"Tidemark {what}, TLS"
+
+
+def checked(what: str) -> str:
+    """A check that looks up what the stream was allowed."""
+    return f"Tidemark permission check, {what}"
+
+
+def unchecked(what: str) -> str:
+    """The same without `auth`."""
+    return f"{checked(what)}, no auth"
+
+
+CHECKS = (
+    *[named(it) for it in (APPEND_BATCH, PRODUCE_RUN) for named in (unchecked, checked)],
+    CHECK_FIRST,
+)
 
 
 def master_start(count: int) -> str:

@@ -11,6 +11,7 @@ from benchmark.measures.master.allocations import Allocations
 from benchmark.measures.master.changes import Changes
 from benchmark.measures.master.look_ups import LookUps
 from benchmark.measures.master.together import Together
+from benchmark.measures.permission_checks import PermissionChecks
 from benchmark.measures.secured import Secured
 from benchmark.results.figures import Series
 from benchmark.results.questions import (
@@ -19,6 +20,7 @@ from benchmark.results.questions import (
     CREATION,
     DESCRIBE,
     HAS,
+    PERMISSIONS,
     SPACE,
     SPACE_APPENDS,
     STARTS,
@@ -34,6 +36,7 @@ BEFORE = "before answer"
 def apart(folder: Path, amount: Amount) -> Iterator[Subject]:
     """Subjects whose data lies below `folder`."""
     yield from _secured(folder, amount)
+    yield from _permissions()
     yield from _space(folder)
     yield from _embedded(folder, amount)
     yield from _master(folder)
@@ -46,6 +49,12 @@ def _secured(folder: Path, amount: Amount) -> Iterator[Subject]:
             yield Subject(Series(name, with_tls(what)), partial(both.take, name))
     for name in (names.plain(names.TLS_ONE), names.over_tls(names.TLS_ONE)):
         yield Subject(Series(name, TLS_ONE), partial(both.take, name))
+
+
+def _permissions() -> Iterator[Subject]:
+    checks = Together(PermissionChecks().measure)
+    for name in names.CHECKS:
+        yield Subject(Series(name, PERMISSIONS), partial(checks.take, name))
 
 
 def _space(folder: Path) -> Iterator[Subject]:

@@ -95,7 +95,7 @@ class ProduceStream:
             while at < len(frames):
                 runs, at = scan_produce_requests(frames, at)
                 for run in runs:
-                    lacking = await self._lacking(run)
+                    lacking = None if may_append(self._flow, run) else await self._lacking(run)
                     if lacking is None:
                         self._judge(run, requests, refused)
                     else:
@@ -224,6 +224,12 @@ class ProduceStream:
             self._flow.answer(answers, _cost(requests))
 
         self._flow.append(tuple([it.message for it in requests]), settle)
+
+
+def may_append(flow: AppendFlow, run: ScannedRun) -> bool:
+    """Whether the stream has appended such messages before, and still may; else it is decided."""
+    right = right_for(run.facts.type)
+    return right is not CHANGE and flow.holds(right, run.facts.vchannel)
 
 
 def _limit_told(limit: RateLimit) -> bytes:

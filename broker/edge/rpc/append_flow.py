@@ -174,6 +174,13 @@ class AppendFlow:
         """Whether there are limits; if so, call `charge` before `admit`."""
         return self._call.quotas.limited
 
+    def holds(self, actions: Actions, vchannel: str) -> bool:
+        """Whether the stream did this to the vchannel before, and still may.
+
+        Asked for each batch, so it makes no coroutine; if not, `lacking` decides.
+        """
+        return self._call.access.holds(actions, vchannel)
+
     async def lacking(self, actions: Actions, vchannel: str) -> Refusal | None:
         """Why the caller may not do this to the vchannel, or to the pchannel for ""."""
         access, channel = self._call.access, vchannel or self.channel

@@ -165,9 +165,10 @@ class AppendStream:
         # First of all: a name that cannot be one must not get into what is remembered by name.
         if fault := new_vchannel_fault(batch.vchannel, self._flow.channel):
             return Refusal(StreamingCode.INVALID_ARGUMENT, fault)
-        lacking = await self._flow.lacking(PRODUCE, batch.vchannel)
-        if lacking is not None:
-            return lacking
+        if not self._flow.holds(PRODUCE, batch.vchannel):
+            lacking = await self._flow.lacking(PRODUCE, batch.vchannel)
+            if lacking is not None:
+                return lacking
         rows = batch.codec == Codec.ARROW
         refusal = await self._admissions.shards.refusal(
             batch.vchannel, rows=rows, raw=bool(batch.raw)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from benchmark import names
 from benchmark.results.figures import (
+    CHECK,
     CPU,
     IDLE,
     P50,
@@ -46,6 +47,7 @@ BETTER, WORSE, SAME, TOO_FEW = "better", "worse", "same", "?"
 FIGURES = {
     RATE: "rate/s", P50: "p50 ms", P99: "p99 ms", CPU: "CPU µs", IDLE: "CPU %",
     TICK: "tick µs", RESIDENT: "MB", WAKES: "wakes/s", START: "start s",
+    CHECK: "check µs",
 }  # fmt: skip
 
 

@@ -25,6 +25,8 @@ START = "start_s"
 """From the start of a process to its first answer."""
 BACK = "back_s"
 """From a drop until 85 % of its bytes are back on the disk, in seconds."""
+CHECK = "check_us"
+"""CPU of one permission check, in µs."""
 QUANTILES = {P50: 0.5, P99: 0.99, "p999_ms": 0.999}
 MESSAGES = "messages"
 _CPU_S, _PEAK = "server_cpu_s", "server_peak_bytes"

@@ -8,6 +8,7 @@ from benchmark import names
 from benchmark.measures.given_back import PERIOD_S
 from benchmark.results.figures import (
     BACK,
+    CHECK,
     CPU,
     IDLE,
     P50,
@@ -137,6 +138,13 @@ def _tls_goals() -> list[Goal]:
     ]  # fmt: skip
 
 
+def _permission_goals() -> list[Goal]:
+    return [
+        Goal(f"permission check of a batch, {what}", 1, names.checked(what), CHECK, unit="µs")
+        for what in (names.APPEND_BATCH, names.PRODUCE_RUN)
+    ]
+
+
 def _master_goals() -> list[Goal]:
     few, many = names.COLLECTIONS
     return [
@@ -214,6 +222,7 @@ GOALS = (
     *_space_goals(),
     *_stream_goals(),
     *_tls_goals(),
+    *_permission_goals(),
     *_embedded_goals(),
     *_master_goals(),
 )  # fmt: skip

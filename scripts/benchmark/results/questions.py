@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 from benchmark import names
 from benchmark.measures.channels import PCHANNELS
-from benchmark.results.figures import BACK, IDLE, P50, RATE, RESIDENT, START, TICK, Series, find
+from benchmark.results.figures import (
+    BACK,
+    CHECK,
+    IDLE,
+    P50,
+    RATE,
+    RESIDENT,
+    START,
+    TICK,
+    Series,
+    find,
+)
 from broker.process_settings import Settings
 
 ONE_BY_ONE, PACED = "latency, one at a time", "latency at a rate"
@@ -18,6 +29,7 @@ STREAM_READS, STREAM_SENDS = "stream reads", "stream sends"
 GROUPS, GROUPS_ONE = "groups", "groups, one at a time"
 AS_IT_COMES, CATCHING_UP = "as it comes", "catching up"
 TLS_ONE = "TLS, one at a time"
+PERMISSIONS = "permissions"
 CACHE_BYTES = Settings().tail_total_bytes_max
 
 
@@ -157,6 +169,9 @@ QUESTIONS = (
     Question(
         "TLS and certificates, one awaited append, p50",
         TLS_ONE, P50, "ms", names.plain(names.TLS_ONE),
+    ),
+    Question(
+        "One permission check of a batch, and the first one of a stream", PERMISSIONS, CHECK, "µs"
     ),
     Question("Creating a collection", CREATION, P50, "ms", names.MASTER_BROADCAST),
     Question(
