@@ -56,7 +56,7 @@ class Straddled:
 class _Counting:
     """What is known since counting began. `begun`: records from this id on are counted.
 
-    All ids from `from_id` to `until_id` are in `grown`, or in stretches of sealed segments.
+    All ids from `from_id` to `until_id` are in `grown`.
     """
 
     begun: MessageId
@@ -82,6 +82,8 @@ class LogSizes:
         self.left_out = 0
         """Segments that are not counted, because there are too many vchannels in segments."""
         self._parts_max = parts_max
+        self._looked: Sequence[SealedSegment] | None = None
+        """Those in the figures, as the log told them: it tells others when any has changed."""
         self._at: _Counting | None = None
         self._active_read = False
         self._totals: dict[str, int] = {}
@@ -115,7 +117,7 @@ class LogSizes:
     def stop(self) -> None:
         """Forget everything: nobody wants it any more, or the log cannot be read."""
         self._at, self._active_read, self.wanted = None, False, False
-        self.unread, self.straddled, self.left_out = [], [], 0
+        self.unread, self.straddled, self.left_out, self._looked = [], [], 0, None
         self._totals, self._floors, self._parts = {}, {}, 0
 
     def bytes_of(self, vchannel: str) -> int:
@@ -134,7 +136,7 @@ class LogSizes:
         for record in records:
             # Those of the group that was written when it began were read with the active segment.
             if record.base_id >= at.begun:
-                if record.kind != MessageType.TIME_TICK and record.vchannel:
+                if self._counts(record):
                     self._grow(at, record)
                 at.until_id = record.next_id
 
@@ -156,8 +158,11 @@ class LogSizes:
     def look(self, segments: Sequence[SealedSegment], first_id: MessageId) -> None:
         """The sealed segments now: forget those that are gone, and find out which to read."""
         at = self._at
-        if at is None:
+        if at is None or (self._looked is segments and not self.unread):
             return
+        if not segments and any(it > first_id for it in at.sealed):
+            return  # the log is being moved, and does not tell them meanwhile
+        self._looked = segments
         here = {it.next_id for it in segments}
         for end_id in [it for it in at.sealed if it not in here]:
             self._forget(at.sealed.pop(end_id))
@@ -169,9 +174,16 @@ class LogSizes:
                     unread.append(segment)
             elif at.from_id > base_id:
                 unread.append(segment)
-            elif segment.next_id <= at.until_id:  # else its last records are still to be shown
+            elif segment.next_id <= at.until_id:
                 self._seal(at, segment, base_id)
+            else:  # its last records are still to be shown
+                self._looked = None
             base_id = segment.next_id
+        if self._active_read and base_id < at.from_id:
+            # The log was moved, and its active segment begins earlier there: begin again.
+            self.stop()
+            self.wanted = True
+            return
         crowded = self._parts >= self._parts_max
         self.unread = [it for it in unread if it.next_id in at.sealed] if crowded else unread
         self.left_out = len(unread) - len(self.unread)
@@ -210,6 +222,11 @@ class LogSizes:
             if stretch.end_id == found.end_id and found.vchannel in stretch.bytes:
                 self._put(stretch, found.vchannel, min(size, found.bytes))
 
+    def _counts(self, record: Record) -> bool:
+        if record.kind == MessageType.TIME_TICK or not record.vchannel:
+            return False
+        return not self._floors or record.next_id > self._floors.get(record.vchannel, 0)
+
     def _grow(self, at: _Counting, record: Record) -> None:
         last = at.grown[-1] if at.grown else None
         if last is None or last.base_id < at.begun or last.appended >= GRAIN_BYTES:
@@ -228,6 +245,7 @@ class LogSizes:
             for vchannel, size in part.bytes.items():
                 stretch.bytes[vchannel] = stretch.bytes.get(vchannel, 0) + size
         self._parts += len(stretch.bytes)
+        at.from_id = segment.next_id
 
     def _cut(self, at: _Counting, end_id: MessageId) -> list[_Stretch]:
         """Take out what has grown below an id, of a stretch across it its share."""

@@ -91,6 +91,14 @@ class NaiveLog:
             self.parts[number] = left
             self.sizes[number] -= 1
 
+    def move(self, length: int) -> None:
+        """To another place, whose segments begin elsewhere."""
+        records = [it for part in self.parts for it in part]
+        cuts = range(0, max(len(records), 1), length)
+        self.parts = [records[it : it + length] for it in cuts]
+        begins = [self.ends[0], *[it[0].base_id for it in self.parts[1:]]]
+        self.ends, self.sizes = begins, [999 * len(it) for it in self.parts[:-1]]
+
     def bytes_of(self, vchannel: str, floor: int) -> int:
         return sum(
             stored_bytes(it)
@@ -145,9 +153,10 @@ class Counted:
             self.sizes.refine(found, size)
 
     def settle(self) -> None:
-        self.begin()
         self.show()
-        self.look()
+        for _ in range(2):
+            self.begin()
+            self.look()
         while self.sizes.unread:
             self.read_one()
             self.look()
@@ -159,6 +168,7 @@ actions = st.one_of(
     st.tuples(st.sampled_from(("begin", "show", "seal", "look", "read", "drop", "refine"))),
     st.tuples(st.just("purge"), st.sampled_from(V), st.integers(0, 10)),
     st.tuples(st.just("rewrite"), st.sampled_from(V), st.integers(0, 10)),
+    st.tuples(st.just("move"), st.integers(1, 9)),
     st.tuples(st.just("stop")),
 )
 
@@ -176,6 +186,8 @@ def act(at: Counted, action: tuple) -> None:  # type: ignore[type-arg]
             at.unshown.append(at.log.append(vchannel, count, size))
         case ("purge", vchannel, which):
             purge(at, vchannel, which)
+        case ("move", length):
+            at.log.move(length)
         case ("rewrite", vchannel, which):
             if which < len(at.log.parts) - 1:
                 at.log.rewrite(which, vchannel, at.floors.get(vchannel, 0))
@@ -282,6 +294,27 @@ def test_a_segment_is_sealed_only_once_all_of_its_records_were_shown() -> None:
     sizes.look([sealed], MessageId(1))
     sizes.look([], MessageId(3))
     assert sizes.bytes_of(V[0]) == 0, "it was removed"
+
+
+def test_a_log_that_does_not_tell_its_segments_while_it_is_moved_keeps_its_figures() -> None:
+    sizes, sealed = counting(record(1), record(2)), Segment(MessageId(3), 10)
+    whole = sizes.bytes_of(V[0])
+    sizes.look([sealed], MessageId(1))
+    sizes.look([], MessageId(1))
+    assert sizes.bytes_of(V[0]) == whole
+    moved = [Segment(MessageId(2), 5), Segment(MessageId(3), 6)]
+    sizes.look(moved, MessageId(1))
+    assert sizes.unread == moved
+    sizes.look([], MessageId(3))
+    assert sizes.bytes_of(V[0]) == 0, "they were removed"
+
+
+def test_of_a_log_whose_active_segment_begins_earlier_after_a_move_all_is_counted_again() -> None:
+    sizes = counting(record(1), record(2))
+    sizes.look([Segment(MessageId(3), 10)], MessageId(1))
+    sizes.look([Segment(MessageId(2), 10)], MessageId(1))
+    assert not sizes.counting
+    assert sizes.wanted
 
 
 def test_what_lies_in_two_segments_counts_by_its_ids_and_nothing_is_lost() -> None:

@@ -19,6 +19,7 @@ from broker.ports.wal import Corrupt, WriterFailed
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS
 from tests.broker.node.space.test_purging import MINE, OTHERS, land, purge
+from tests.broker.node.space.test_readers_of_purged import MovedWal
 from tests.broker.node.space.test_reclamation import BODY, SEGMENT_BYTES, fill
 from tests.broker.node.world import OTHER, PCHANNEL, World, message, running_node
 
@@ -359,3 +360,25 @@ def test_where_a_purge_cuts_a_small_part_of_the_limit_an_estimate_does() -> None
             assert channel(world).sizes.straddled == []
 
     run_seeded(10, scenario)
+
+
+def test_while_a_log_is_moved_its_figures_stay_and_later_they_are_right() -> None:
+    async def scenario() -> None:
+        wal = MovedWal()
+        limits = limited("collection:clicks storage=300000")
+        async with running_node(wal, limits, sizes=SizesFake()) as world:
+            await world.assign()
+            await fill(world)
+            await world.clock.sleep(3)
+            before = figure(world)
+            assert world.node.storage.refusal(MINE) is not None
+            (log,) = wal.logs
+            await log.hold()
+            await world.clock.sleep(5)
+            assert figure(world) == before
+            assert world.node.storage.refusal(MINE) is not None
+            log.release()
+            await world.clock.sleep(5)
+            assert figure(world) == before
+
+    run_seeded(11, scenario)
