@@ -13,7 +13,7 @@ from hosts.kafka_members import fetch_kafka
 
 from tests.chaos.storm.plan import ON_HOSTS, ON_ONE_MACHINE, make_plan
 from tests.chaos.storm.run import ONE_MACHINE, Options, Stage, run_storm
-from tests.chaos.storm.sabotages import SABOTAGES
+from tests.chaos.storm.sabotages import KAFKA_BUGS, SABOTAGES
 from tests.chaos.storm.table import table
 
 
@@ -51,6 +51,8 @@ def main() -> int:
         parser.error(str(error))
     if given.sabotage and given.sabotage not in SABOTAGES:
         parser.error(f"no such bug: {given.sabotage}; choose one of {sorted(SABOTAGES)}")
+    if given.sabotage in KAFKA_BUGS and not given.hosts:
+        parser.error(f"{given.sabotage} is a bug of the log in Kafka: add --hosts")
     seconds = given.minutes * 60
     options = Options(given.seed, seconds, faults, given.nodes, sabotage=given.sabotage, deck=deck)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:

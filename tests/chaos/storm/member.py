@@ -1,14 +1,16 @@
 """One process of a cluster in a storm: the product's own command, on a disk that can be held up.
 
-The process patches itself and nothing else: a write to a log file waits for as long as the harness
-holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and ahead by what the file of
-STEP says at the moment, and with SABOTAGE one bug is planted that a storm has to notice.
+The process patches itself and nothing else: a write to a log, in a file or in Kafka, waits for as
+long as the harness holds the file that HOLD names, its wall clock is CLOCK_LATE_MS late, and ahead
+by what the file of STEP says at the moment, and with SABOTAGE one bug is planted that a storm has
+to notice.
 """
 
 import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from actors import SystemClock
@@ -32,6 +34,8 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     wait_for_leave_to_write(os.environ[HOLD])
+    if os.environ.get("TIDEMARK_WAL", "").startswith("kafka:"):
+        wait_for_leave_to_write_to_kafka(os.environ[HOLD])
     make_late(int(os.environ[CLOCK_LATE_MS]))
     step_by_file(os.environ[STEP])
     plant(os.environ[SABOTAGE])
@@ -63,14 +67,34 @@ def wait_for_leave_to_write(path: str) -> None:
     write_durable = OsFile.write_durable
 
     def held(file: OsFile, offset: int, parts: Sequence[bytes]) -> None:
-        leave = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(leave, fcntl.LOCK_SH)
+        with _leave(path):
             write_durable(file, offset, parts)
-        finally:
-            os.close(leave)
 
     OsFile.write_durable = held  # type: ignore[method-assign,assignment]
+
+
+def wait_for_leave_to_write_to_kafka(path: str) -> None:
+    """The same for appends to a topic: they wait before librdkafka has them."""
+    # Not at the top: clients of Kafka may be missing where the log is in files.
+    from broker.wal.kafka.confluent_partition import ConfluentPartition  # noqa: PLC0415
+
+    append = ConfluentPartition.append
+
+    def held(partition: ConfluentPartition, key: bytes, value: bytes, stamp_ms: int) -> int:
+        with _leave(path):
+            return append(partition, key, value, stamp_ms)
+
+    ConfluentPartition.append = held  # type: ignore[method-assign]
+
+
+@contextmanager
+def _leave(path: str) -> Iterator[None]:
+    leave = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(leave, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(leave)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ ON_HOSTS = Deck(
         "kill-actor": (0.0, 0.0),
         "stop": (0.2, 6.0),
         "zombie": (2.5, 4.5),
+        "last-word": (2.5, 4.5),
         "partition": (0.5, 6.0),
         "isolate": (0.5, 6.0),
         "one-way": (0.5, 6.0),

@@ -38,6 +38,7 @@ START_S = READ_S = MOST_S
 WORK_S = 120.0
 OWNERS_EVERY_S = 0.5
 SHOWN_MAX = 5
+CONTRADICTS = "a log cannot be read to its end"
 
 
 class NotJudged(Exception):
@@ -170,7 +171,7 @@ async def run_storm(options: Options, folder: Path, stage: Stage = ONE_MACHINE) 
     finally:
         cluster.end()
     starts = {it.name: it.starts for it in cluster.members}
-    violations = [*run.unended, *judge(recorder.history)]
+    violations = [*run.unended, *(judge(recorder.history) if run.readable else ())]
     return Report(
         options, recorder.history, storm.struck, storm.missed, starts, storm.told, violations
     )
@@ -207,6 +208,8 @@ class _Run:
         )
         self._retained = RetentionLoad(load.log, recorder, (), (), options.seed)
         self.unended: list[Violation] = []
+        self.readable = True
+        """Whether no log contradicts itself: else the history says nothing more than that."""
 
     async def through(self, tasks: TaskGroup) -> None:
         options = self._options
@@ -232,13 +235,17 @@ class _Run:
             await self._end_broadcasts()
             await self._mark()
             await self._read_all()
-            await self._read_purged()
-            await self._read_definitions()
-            await self._count_segments()
-            markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
-            self.unended += await self._members.drain(markers)
-            await self._readers.reach(markers)
+            if self.readable:
+                await self._look_at_the_rest()
             background.cancel_scope.cancel()
+
+    async def _look_at_the_rest(self) -> None:
+        await self._read_purged()
+        await self._read_definitions()
+        await self._count_segments()
+        markers = {name: found[-1].tick for name, found in self._recorder.history.final.items()}
+        self.unended += await self._members.drain(markers)
+        await self._readers.reach(markers)
 
     async def _enough_acknowledged(self) -> None:
         """A machine that is too slow for that amid the faults gets a while behind them."""
@@ -284,6 +291,10 @@ class _Run:
                 try:
                     read = await asked_again(partial(_all_of, log, vchannel), READ_S)
                     found = [self._recorder.one(it) for it in seen(read)]
+                except Unrecoverable as error:
+                    self.unended.append(Violation(CONTRADICTS, f"{vchannel}: {error}"))
+                    self.readable = False
+                    return
                 except (TidemarkError, TimeoutError) as error:
                     raise NotJudged(f"{vchannel} cannot be read to its end: {error!r}") from error
                 self._recorder.history.final[vchannel] = found
@@ -302,7 +313,7 @@ class _Run:
                 ddl = self._recorder.history.ddl
                 await asked_again(partial(read_definitions, log, ddl), READ_S)
             except Unrecoverable as error:
-                self.unended.append(Violation("a log cannot be read to its end", str(error)))
+                self.unended.append(Violation(CONTRADICTS, str(error)))
                 self._recorder.history.ddl = DdlHistory()  # what is behind that says nothing
             except (TidemarkError, TimeoutError) as error:
                 raise NotJudged(f"the definitions cannot be read: {error!r}") from error

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from actors import SystemClock
+from broker.wal.kafka.confluent_partition import ConfluentPartition
 from broker.wal.segmented.os_files import OsFile, OsFiles
 from tests.chaos.storm.member import (
     STEP_BYTES,
     make_late,
     step_by_file,
     wait_for_leave_to_write,
+    wait_for_leave_to_write_to_kafka,
 )
 from tests.chaos.storm.sabotages import SABOTAGES, planted_in_clients
 
@@ -38,6 +40,32 @@ def test_writes_wait_while_they_are_held_and_come_through_afterwards(
     writer.join(GUARD_S)
     assert file.read(0, 99) == b"before after"
     file.close()
+
+
+def test_appends_to_kafka_wait_before_its_client_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    def append(_: ConfluentPartition, key: bytes, value: bytes, stamp_ms: int) -> int:
+        sent.append(value)
+        return len(sent)
+
+    monkeypatch.setattr(ConfluentPartition, "append", append)  # put back afterwards
+    hold = tmp_path / "hold"
+    hold.touch()
+    wait_for_leave_to_write_to_kafka(str(hold))
+    partition = ConfluentPartition.__new__(ConfluentPartition)
+    assert partition.append(b"", b"before", 0) == 1
+    with hold.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        writer = threading.Thread(target=partition.append, args=(b"", b"after", 0), daemon=True)
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+        assert sent == [b"before"]
+    writer.join(GUARD_S)
+    assert sent == [b"before", b"after"]
 
 
 def test_a_late_clock_tells_an_earlier_day_and_counts_seconds_as_ever(

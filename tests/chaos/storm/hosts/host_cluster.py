@@ -63,11 +63,9 @@ class HostCluster(Cluster):
         ]
         self.coordinator = self.coordinators[0]
         self.nodes = [
-            self._member(f"node-{number}", "node", host, data | {
-                "coordinator": served, "node_id": str(number),
-            })
+            self._member(f"node-{number}", "node", host, data | _of_node(number, served))
             for number, host in enumerate(self.node_hosts, 1)
-        ]  # fmt: skip
+        ]
 
     @property
     def members(self) -> list[Member]:
@@ -138,3 +136,9 @@ class HostCluster(Cluster):
             for member in self.members:
                 if member.pid is None:
                     member.start()
+
+
+def _of_node(number: int, coordinators: str) -> dict[str, str]:
+    """The settings of a node. Every other one is told of no coordinator: it finds them in etcd."""
+    told = {} if number % 2 else {"coordinator": coordinators}
+    return {"node_id": str(number), **told}

@@ -4,6 +4,7 @@ import itertools
 import random
 import signal
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -11,7 +12,7 @@ from typing import cast
 import anyio
 
 from tests.chaos.storm.cluster import Cluster, Member
-from tests.chaos.storm.faults import Storm, stop
+from tests.chaos.storm.faults import HELD_S, Storm, stop
 from tests.chaos.storm.hosts.host_cluster import HostCluster
 from tests.chaos.storm.plan import Fault
 from tests.chaos.storm.run import Options, Stage
@@ -52,8 +53,8 @@ class HostStorm(Storm):
                 return await self._kill_actor(fault)
             case "stop":
                 return await self._stop(chance.choice(every), fault.lasts_s)
-            case "zombie":
-                return await self._stop(chance.choice(hosts.node_hosts), fault.lasts_s)
+            case "zombie" | "last-word":
+                return await self._make_zombie(fault)
             case "clock-step":
                 return self._step(chance)
             case _:
@@ -96,6 +97,24 @@ class HostStorm(Storm):
     def _kill(self, hosts: Sequence[str]) -> str:
         killed = [it for it in hosts if self.hosts.process_on(it).signal(signal.SIGKILL)]
         return ", ".join(killed)
+
+    async def _make_zombie(self, fault: Fault) -> str:
+        """As on one machine, but clients are told of the new owners; they stay for a while.
+
+        With "last-word" the new owners die before an append of the zombie leaves the door: it is
+        the newest in its topic, behind all that they have acknowledged.
+        """
+        nodes = self.hosts.nodes
+        member = nodes[fault.choices[0] % len(nodes)]
+        last = fault.kind == "last-word"
+        async with member.held() if last or fault.choices[1] % 2 else nullcontext():
+            await anyio.sleep(HELD_S)
+            whom = await stop(member, fault.lasts_s)
+            if last:
+                for other in nodes:
+                    if other is not member:
+                        other.signal(signal.SIGKILL)
+        return whom
 
     async def _stop(self, host: str, lasts_s: float) -> str:
         return await stop(cast("Member", self.hosts.process_on(host)), lasts_s)
