@@ -12,8 +12,8 @@ from schemas.encoding.varint import Malformed
 MESSAGE_FIELDS: Final = 8
 """What a message counts beside its fields: to make its object takes so much longer."""
 LARGEST: Final = 131_072
-"""Fields of the largest message of a stranger that is read: twice what any request needs. It takes
-a tenth of a second."""
+"""Fields of the largest message of a stranger that is read on the event loop. It takes a tenth of a
+second."""
 STEP: Final = 256
 """Fields of one message between two looks at the budget."""
 

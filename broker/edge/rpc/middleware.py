@@ -346,7 +346,8 @@ async def first_messages(
 
 def _charge(call: Call) -> None:
     """A refused call costs as much as one that was carried out, and may be repeated at once."""
-    if call.audited.refused:
+    # Not those that are ended by what happens to their right, as thousands at a time may be.
+    if call.audited.refused and call.ending is None:
         call.stream.pay_for_refusal()
 
 

@@ -14,14 +14,16 @@ from anyio.to_thread import run_sync
 from broker.edge.rpc.incoming.stream_turns import TurnGate
 from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.transport import WireMessage
-from schemas.field_budget import LARGEST, FieldBudget, TooManyFields
+from schemas.field_budget import FieldBudget, TooManyFields
 from schemas.message_bytes import parsed
 
 AT_ONCE: Final = 1024
 """Fields that take about half a millisecond."""
 PAUSE_S: Final = 0.0002
-WAITING_MAX: Final = 8
-"""Requests of many fields that wait for the thread; each may have 16 MiB."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of requests of many fields that wait for the thread. A larger one waits alone."""
+FIELDS_MAX: Final = 524_288
+"""A commit of 23,600 staged transactions has 307,000, and is the largest there is."""
 
 Q = TypeVar("Q", bound=WireMessage)
 
@@ -36,11 +38,12 @@ class RequestReader:
         self._pause = pause or _let_others_run
         self._thread = anyio.CapacityLimiter(1)
         self._since_turn = 0
+        self._waiting_bytes = 0
 
     @property
-    def waiting(self) -> int:
-        """Requests of many fields that wait for the thread."""
-        return self._thread.statistics().tasks_waiting
+    def waiting_bytes(self) -> int:
+        """Of requests of many fields that are in the thread, or wait for it."""
+        return self._waiting_bytes
 
     async def read(self, data: bytes, request_type: type[Q]) -> Q:
         """The request. Raises Refused: INNER when too many large ones wait, INVALID_ARGUMENT."""
@@ -51,13 +54,18 @@ class RequestReader:
             pass
         finally:
             await self._give_turns(budget.taken)
-        if self.waiting >= WAITING_MAX:
+        if self._waiting_bytes and self._waiting_bytes + len(data) > WAITING_BYTES_MAX:
             raise Refused(
                 StreamingCode.INNER,
-                f"{WAITING_MAX} requests of over {AT_ONCE} fields wait to be decoded; try again",
+                f"{self._waiting_bytes} bytes of requests of over {AT_ONCE} fields wait to be"
+                " decoded; try again",
             )
-        budget = FieldBudget(LARGEST, self._pause)
-        return await run_sync(_decoded, data, request_type, budget, limiter=self._thread)
+        budget = FieldBudget(FIELDS_MAX, self._pause)
+        self._waiting_bytes += len(data)
+        try:
+            return await run_sync(_decoded, data, request_type, budget, limiter=self._thread)
+        finally:
+            self._waiting_bytes -= len(data)
 
     async def _give_turns(self, fields: int) -> None:
         """Let others have theirs, when many small requests came together."""
