@@ -19,6 +19,7 @@ from broker.client.groups.member_credit import MemberCredit
 from broker.client.groups.settle_request import SettleRequest
 from broker.client.net.connection import Conversation
 from broker.client.read.resuming_reader import WRITE_S
+from broker.core.groups.group_changes import SPANS_MAX
 from schemas.acks import acknowledged_number
 from schemas.encoding.frames import frame
 from schemas.generated.tidemark import v1
@@ -186,7 +187,8 @@ class MemberStream:
         """Send what waits; those that come during a write share the next one."""
         async with self._writes:
             while self._unsent:
-                now, self._unsent = self._unsent[:TOGETHER_MAX], self._unsent[TOGETHER_MAX:]
+                count = _together(self._unsent)
+                now, self._unsent = self._unsent[:count], self._unsent[count:]
                 try:
                     await self._send(v1.JoinGroupRequest(settle=[it.message() for it in now]))
                 except OutcomeUnknown as error:
@@ -204,3 +206,13 @@ class MemberStream:
             except Exception as error:
                 # The task that reads learns why; here only the outcome counts.
                 raise OutcomeUnknown(f"the stream broke: {error}") from error
+
+
+def _together(requests: Sequence[SettleRequest]) -> int:
+    """How many of these go in one message: a server bounds what it decodes at a time."""
+    spans = 0
+    for count, request in enumerate(requests[:TOGETHER_MAX]):
+        spans += len(request.spans)
+        if count and spans > SPANS_MAX:
+            return count
+    return min(len(requests), TOGETHER_MAX)

@@ -245,14 +245,14 @@ class OrderedBook(LeaseBook):
         """As in the base. What was not learned yet is not held when it is."""
         spans = TickSpans(held.spans)
         self._take_out_held(spans)
-        for unit in self._units.within(spans):
-            left = self._left(unit.span)
-            if unit.lease == SETTLING and left.has(unit.tick):
-                self._return(left, now_s, held.times)
-        self._take_back()
+        units = [it for it in self._units.within(spans) if it.lease == SETTLING]
+        for unit in (returned := [it for it in units if self._left(it.span).has(it.tick)]):
+            self._return(self._left(unit.span), now_s, held.times)
+        if returned:
+            self._take_back()
         # Empty ticks that were passed while they were held.
         spans.remove(TickSpan(self.edge, max(self.edge, spans.end)))
-        for unit in self._units:
+        for unit in self._units.reaching(spans):
             spans.remove(unit.span)
         self._disown(spans, self.state.dying_spans)
 

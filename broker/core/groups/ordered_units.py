@@ -74,6 +74,19 @@ class OrderedUnits:
             found += [self._units[it] for it in self._ticks[first:end] if it in self._units]
         return found
 
+    def reaching(self, spans: Iterable[TickSpan]) -> list[Unit]:
+        """Units whose spans may have ticks of these: those within, and the next ones around."""
+        found: list[Unit] = []
+        for span in spans:
+            first, end = bisect_right(self._ticks, span.after), bisect_right(self._ticks, span.upto)
+            while first and self._ticks[first - 1] not in self._units:
+                first -= 1
+            while end < len(self._ticks) and self._ticks[end] not in self._units:
+                end += 1
+            around = self._ticks[max(0, first - 1) : end + 1]
+            found += [self._units[it] for it in around if it in self._units]
+        return found
+
 
 LATER: Final = Refusal(
     StreamingCode.INVALID_REQUEST_SEQ,

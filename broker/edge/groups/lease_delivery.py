@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from actors import ActorError, AskTimeout, MailboxFull, Ref
-from broker.edge.groups.leased_batches import in_parts, leased_reads
+from broker.edge.groups.leased_batches import Read, in_parts, leased_reads
 from broker.edge.rpc.read_pace import ReadPace
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.node.group_messages import GroupMessage, LeasedMessages, TakeMessages
@@ -71,12 +71,15 @@ class LeaseDelivery:
                 self._more_credit = anyio.Event()
                 await self._more_credit.wait()
             leased = _unless_refused(await (ahead or self._taking(await self._stream.room())))
-            framed = self._paid(leased)
-            # A member with a limit takes the next when it owes nothing.
-            goes_on = bool(framed) and self._credit_bytes > 0 and not self._pace.limited
-            ahead = self._taking(self._taker.bytes_max) if goes_on else None
-            for each in framed:
-                await self._write(each)
+            ahead, parts = None, _parts(leased)
+            for number, reads in enumerate(parts, start=1):
+                framed = _framed(leased, reads, more=number < len(parts))
+                self._credit_bytes -= len(framed)
+                # Not ahead of a large lease: one part of it is in memory twice, and not all. A
+                # member with a limit takes the next when it owes nothing.
+                if len(parts) == 1 and self._credit_bytes > 0 and not self._pace.limited:
+                    ahead = self._taking(self._taker.bytes_max)
+                await self._write(framed)
             # Behind it, not before: the lease of what is sent runs already.
             await self._pace.pay(leased.items)
 
@@ -95,24 +98,21 @@ class LeaseDelivery:
             answered(error)
         return answer
 
-    def _paid(self, leased: LeasedMessages) -> list[bytes]:
-        """The responses of a lease, whose bytes leave the credit; none for no lease."""
-        if not leased.lease:
-            return []
-        span = v1.TickSpan(after=leased.span.after, upto=leased.span.upto)
-        parts = in_parts(leased_reads(leased.items), RESPONSE_BYTES)
-        framed: list[bytes] = []
-        for number, reads in enumerate(parts, start=1):
-            head = v1.LeasedMessages(
-                lease=leased.lease,
-                span=span,
-                times=leased.times,
-                more=number < len(parts),
-                alone=leased.alone,
-            )
-            framed.append(leased_response(encoded(head), reads))
-            self._credit_bytes -= len(framed[-1])
-        return framed
+
+def _parts(leased: LeasedMessages) -> list[list[Read]]:
+    """What to send of a lease in each response; nothing for no lease."""
+    return in_parts(leased_reads(leased.items), RESPONSE_BYTES) if leased.lease else []
+
+
+def _framed(leased: LeasedMessages, reads: list[Read], *, more: bool) -> bytes:
+    head = v1.LeasedMessages(
+        lease=leased.lease,
+        span=v1.TickSpan(after=leased.span.after, upto=leased.span.upto),
+        times=leased.times,
+        more=more,
+        alone=leased.alone,
+    )
+    return leased_response(encoded(head), reads)
 
 
 def group_ended(error: Exception) -> Refused:

@@ -43,7 +43,7 @@ from broker.core.groups.group_rules import (
 )
 from broker.core.groups.schedule_name import SCHEDULE
 from broker.core.naming import belongs_to, is_physical
-from broker.model.failure import Refusal, StreamingCode
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.groups.consumer_group import DeliveryLimit, GroupKey, GroupView
 from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import PChannelName, TimeTick
@@ -161,7 +161,9 @@ class GroupKeeper(Actor[KeeperMessage]):
                     self._context.after(RETRY_S, StartSchedules())
                 groups = opened.groups.table.groups.values()
                 for key in [it.key for it in groups if it.has_exceeded]:
-                    await self._open(opened, key)  # it decides that they die
+                    # It decides that they die, once it may begin.
+                    if isinstance(await self._open(opened, key), Refusal):
+                        self._context.after(RETRY_S, StartSchedules())
                 await self._start_dead_letters(opened)
             case ForgetDropped():
                 await self._forget_dropped(opened)
@@ -300,6 +302,8 @@ class GroupKeeper(Actor[KeeperMessage]):
             return await self._context.tree.start_child(path, spec, deadline_s=START_S)
         except ActorError as error:
             return _retry(error)
+        except Refused as error:  # it may not begin yet
+            return error.refusal
 
     async def _open_schedule(self, opened: OpenChannel, vchannel: str) -> Refusal | None:
         key = GroupKey(vchannel, SCHEDULE)

@@ -118,11 +118,13 @@ class GroupWriter:
             groups.sent(key)
 
         def settle(outcomes: tuple[RunOutcome, ...]) -> None:
-            settled = self._settled(vchannel, change, outcomes[0])
-            if of_keeper:
-                groups.unsettled.discard(key)
-            else:
-                groups.landed(key)
+            try:
+                settled = self._settled(vchannel, change, outcomes[0])
+            finally:
+                if of_keeper:
+                    groups.unsettled.discard(key)
+                else:
+                    groups.landed(key)
             answered(settled)
 
         message = _message(vchannel, change)

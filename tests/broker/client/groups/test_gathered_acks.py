@@ -15,6 +15,9 @@ from broker.client.errors import (
 from broker.client.groups.gathered_acks import LINGER_S, WANTED_MAX
 from broker.client.groups.member_stream import MemberStream
 from broker.client.groups.settle_request import SettleRequest
+from broker.core.groups.group_changes import SPANS_MAX
+from broker.model.groups.consumer_group import TickSpan
+from broker.model.ids import TimeTick
 from schemas.encoding.frames import HEAD_BYTES
 from schemas.generated.tidemark import v1
 from tests.broker.client.groups.test_groups import filled, running, take
@@ -371,3 +374,22 @@ async def test_a_hundred_acknowledgements_at_a_time_are_a_few_records(tmp_path: 
             assert await written() - before < 20
         (lag,) = (await log.group("workers").lag("trains")).values()
         assert lag.messages == 0
+
+
+def test_requests_of_many_spans_go_in_messages_that_a_server_decodes() -> None:
+    spans = tuple([TickSpan(TimeTick(2 * it), TimeTick(2 * it + 1)) for it in range(SPANS_MAX)])
+
+    async def scenario(wire: Wire, settling: Settling) -> None:
+        wire.full = True
+        sizes = (1, 1, SPANS_MAX, SPANS_MAX, 1)
+        requests = [SettleRequest(7, spans[:it], v1.Settlement.RETURN) for it in sizes]
+        async with asyncio.TaskGroup() as tasks:
+            for each in requests:
+                tasks.create_task(settling.stream.settle(each, 9))
+            await settled()
+            size_of = {it.number: len(it.spans) for it in requests}
+            assert sorted(number for write in wire.writes for number in write) == sorted(size_of)
+            assert max(sum(size_of[it] for it in write) for write in wire.writes) == SPANS_MAX
+            await settling.answer(1, 2, 3, 4, 5)
+
+    with_a_stream(scenario)

@@ -32,4 +32,11 @@ def test_units_are_found_within_spans_and_stay_in_order() -> None:
         spans = [TickSpan(TimeTick(low + at), TimeTick(low + at + 3)) for at in (0, 5)]
         wanted = [it for it in naive if any(s.after < it <= s.upto for s in spans)]
         assert [it.tick for it in units.within(spans)] == wanted
+        reaching = {it.tick for it in units.reaching(spans)}
+        for span in spans:
+            below = [it for it in naive if it <= span.after][-1:]
+            above = [it for it in naive if it > span.upto][:1]
+            assert reaching >= {*below, *above}
+        assert reaching >= set(wanted)
+        assert len(reaching) <= len(wanted) + 2 * len(spans)
     assert [it.tick for it in units] == list(naive)

@@ -7,8 +7,9 @@ import pytest
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.codec.letters import letters_of
+from broker.core.groups.group_changes import MessagesAcked
 from broker.model.failure import Refusal
-from broker.model.groups.consumer_group import GroupView
+from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
 from broker.model.groups.group_mode import GroupMode
 from broker.model.ids import TimeTick
 from broker.node.group_messages import (
@@ -19,10 +20,11 @@ from broker.node.group_messages import (
     RejectMessages,
 )
 from broker.node.groups.group_leases import IDLE_S
+from broker.node.groups.group_writer import GroupWriter
 from tests.broker.node.groups.test_dead_letters import LIMIT, dead, rows
 from tests.broker.node.groups.test_group_leases import KEY, VCHANNEL, Worker, join, keeper, shown
 from tests.broker.node.groups.test_group_writer import LONG_S, Disk, node_with
-from tests.broker.node.world import World, appended
+from tests.broker.node.world import PCHANNEL, World, appended
 
 LEASE_MS = 60_000
 MODES = [GroupMode.SHARED, GroupMode.BY_KEY, GroupMode.BY_VCHANNEL]
@@ -101,5 +103,35 @@ def test_a_group_without_members_ends_when_what_it_decided_is_stored(mode: Group
             assert [it.payload for it in await dead(world)] == [b"a"]
             await world.clock.sleep(2 * IDLE_S)
             assert not [it for it in world.system.statistics() if KEY.name in it.path]
+
+    run_seeded(1, scenario)
+
+
+def test_a_group_that_may_not_begin_yet_is_refused_and_the_keeper_serves_others() -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        async with node_with(disk) as world:
+            await world.assign()
+            door = await keeper(world)
+            other = GroupKey(KEY.vchannel, "others")
+            for key in (KEY, other):
+                request = CreateGroup(key, LEASE_MS, TimeTick(0), exist_ok=False)
+                assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+            opened = world.node.open_channels.find(PCHANNEL)
+            assert opened is not None
+            # As what raises idle floors writes: no actor of the group is there.
+            disk.goes_on.clear()
+            change = MessagesAcked(KEY.name, (TickSpan(TimeTick(0), TimeTick(1)),))
+            writer = GroupWriter(opened, world.node, world.clock)
+            writer.write_then(KEY.vchannel, change, lambda _: None)
+            for _ in range(3):
+                refused = await door.ask(OpenGroup(KEY), deadline_s=60)
+                assert isinstance(refused, Refusal)
+                assert "begins when that is known" in refused.cause
+            assert not isinstance(await door.ask(OpenGroup(other), deadline_s=60), Refusal)
+            disk.goes_on.set()
+            await world.clock.sleep(1)
+            while isinstance(await door.ask(OpenGroup(KEY), deadline_s=60), Refusal):
+                await world.clock.sleep(0.1)
 
     run_seeded(1, scenario)
