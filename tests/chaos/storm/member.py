@@ -84,7 +84,7 @@ def wait_for_leave_to_write_to_kafka(path: str) -> None:
         with _leave(path):
             return append(partition, key, value, stamp_ms)
 
-    ConfluentPartition.append = held  # type: ignore[method-assign]
+    ConfluentPartition.append = held  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
