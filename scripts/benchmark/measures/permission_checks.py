@@ -24,6 +24,7 @@ from broker.edge.rpc.access.access import UNCONTROLLED, Access
 from broker.edge.rpc.access.collection_names import CollectionNames
 from broker.edge.rpc.append_flow import AppendFlow
 from broker.edge.rpc.edge_limits import EdgeLimits
+from broker.edge.rpc.incoming.request_reader import RequestReader
 from broker.edge.rpc.middleware import Call
 from broker.edge.tidemark.append_batches import PRODUCE
 from broker.node.directory_messages import Located
@@ -80,7 +81,7 @@ class PermissionChecks:
     async def _flow(self, *, auth: bool) -> AppendFlow:
         """A stream that has appended to each vchannel."""
         access = self._access() if auth else UNCONTROLLED
-        call = SimpleNamespace(access=access, stream=None)
+        call = SimpleNamespace(access=access, stream=None, reader=RequestReader())
         located = SimpleNamespace(oracle=None)
         flow = AppendFlow(cast(Call, call), cast(Located, located), EdgeLimits())
         for vchannel in _vchannels():

@@ -317,6 +317,33 @@ def test_of_a_log_whose_active_segment_begins_earlier_after_a_move_all_is_counte
     assert sizes.wanted
 
 
+def test_ticks_and_what_was_read_with_the_active_segment_count_nothing() -> None:
+    sizes = LogSizes()
+    sizes.begin(MessageId(5))
+    sizes.stored([record(4), record(5, ""), record(5), record(6, "")])
+    assert sizes.bytes_of(V[0]) == stored_bytes(record(5))
+    contents = {
+        "": VChannelPart(30, MessageId(1), MessageId(5)),
+        V[0]: VChannelPart(20, MessageId(1), MessageId(5)),
+        V[1]: VChannelPart(9, MessageId(5), MessageId(7)),
+    }
+    sizes.purged(V[0], MessageId(3))
+    sizes.read_active(contents, MessageId(1))
+    assert sizes.bytes_of(V[0]) == 10 + stored_bytes(record(5)), "half of it is purged"
+    assert sizes.vchannels() == [V[0]]
+
+
+def test_of_several_stretches_the_one_that_is_straddled_is_refined() -> None:
+    sizes = counting(record(1), record(2))
+    sizes.look([Segment(MessageId(3), 10)], MessageId(1))
+    sizes.stored([record(3), record(4)])
+    sizes.purged(V[0], MessageId(2))
+    (found,) = sizes.straddled
+    assert found.end_id == 3
+    sizes.refine(found, 7)
+    assert sizes.bytes_of(V[0]) == 7 + 2 * stored_bytes(record(3))
+
+
 def test_what_lies_in_two_segments_counts_by_its_ids_and_nothing_is_lost() -> None:
     sizes = counting(record(1), record(2, V[1]), record(3), record(4))
     before = sizes.bytes_of(V[0])

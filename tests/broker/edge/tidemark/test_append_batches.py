@@ -34,6 +34,9 @@ class FullFlow:
         self.turns = StreamTurns(TurnGate())
         self.scope = anyio.CancelScope()
 
+    def holds(self, *_: object) -> bool:
+        return True
+
     async def lacking(self, *_: object) -> None:
         return None
 
