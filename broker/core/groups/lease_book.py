@@ -360,7 +360,8 @@ class LeaseBook:
                     " acknowledged before",
                 )
             taken += inside
-        return tuple(TickSpans(taken))
+        # One span, the usual case of a member that settles one by one, leaves nothing to join.
+        return tuple(taken if len(spans) == 1 else TickSpans(taken))
 
     def _settle(self, lease: Lease, spans: Iterable[TickSpan]) -> None:
         self._members[lease.member].ran_out = 0

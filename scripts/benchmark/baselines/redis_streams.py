@@ -78,18 +78,12 @@ class RedisStreams:
 
     async def at_pace(self, pace: Pace) -> dict[str, float]:
         """Append what is due together as one pipeline, on one of up to 32 connections."""
-        from redis.asyncio import (  # noqa: PLC0415 - it may be missing
-            BlockingConnectionPool,
-            Redis,
-            UnixDomainSocketConnection,
-        )
+        from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415 - may be missing
 
         answers = Answers(pace.messages)
+        place = self._server.get_connection_kwargs()
         pool = BlockingConnectionPool(
-            max_connections=CONNECTIONS,
-            timeout=None,
-            connection_class=UnixDomainSocketConnection,
-            path=self._server.socket_file,
+            max_connections=CONNECTIONS, timeout=None, host=place["host"], port=place["port"]
         )
         async with Redis.from_pool(pool) as redis:
             async with asyncio.TaskGroup() as tasks:
