@@ -18,7 +18,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 import betterproto2
 from betterproto2 import FieldMetadata, Message
 
-from schemas.encoding.fields import FIXED32, FIXED64, LENGTH, VARINT, copied, fields
+from schemas.encoding.fields import (
+    FIXED32,
+    FIXED64,
+    GROUP,
+    LENGTH,
+    VARINT,
+    copied,
+    fields,
+    group_fields_max,
+)
 from schemas.encoding.varint import UINT64_MAX, Malformed, read_varint, signed, varint
 from schemas.field_budget import LARGEST, MESSAGE_FIELDS, STEP, FieldBudget
 
@@ -136,6 +145,8 @@ def _parsed(kind: type[M], data: bytes, first: int, stop: int, budget: FieldBudg
     for tag, start, end in _counted(fields(data, first, stop), budget):
         reader = readers.get(tag)
         if reader is None:
+            if tag & 7 == GROUP:
+                budget.take(group_fields_max(start, end))
             unknown += copied(data, tag, start, end)
             continue
         name, into, read, others = reader

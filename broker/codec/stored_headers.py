@@ -41,7 +41,7 @@ from broker.model.record import RecordSlice
 from broker.model.stage import StageName
 from broker.ports.headers import BadHeader
 from schemas.encoding.base64_text import read_base64
-from schemas.encoding.fields import fields
+from schemas.encoding.fields import few_fields
 from schemas.encoding.id_list import read_ids, with_ids
 from schemas.encoding.varint import Malformed
 from schemas.generated.milvus.proto import data as data_messages
@@ -355,8 +355,8 @@ def _number(data: bytes, field: int) -> int:
 
 def _part(data: bytes, tag: int) -> bytes:
     """The message in this field, its parts joined as protobuf does; empty when it is missing."""
-    parts = [data[first:stop] for each, first, stop in fields(data, 0, len(data)) if each == tag]
-    return b"".join(parts)
+    found = few_fields(data, 0, len(data))
+    return b"".join([data[first:stop] for each, first, stop in found if each == tag])
 
 
 def _flushed(header: bytes, kind: MessageType) -> tuple[SegmentId, ...]:

@@ -15,6 +15,8 @@ _FIELD_NUMBER_MAX: Final = (1 << 29) - 1
 _GROUP_DEPTH_MAX: Final = 100
 FEW_MAX: Final = 32_768
 """More than any message that is read by position has; to read so many takes 15 ms."""
+GROUP_FIELDS_MAX: Final = 1024
+"""Of one group with all that is in it. No message of this protocol, nor of Milvus, has groups."""
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -22,8 +24,8 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
 
     For every wire type but a varint the content is `data[first:stop]`. For a varint `first` is its
     value: never slice with it, because compiled code raises where `first` is greater than `stop`.
-    A group is one field, its content not looked at beyond finding its end.
-    Raises Malformed at the first byte that breaks the format.
+    A group is one field, its content not looked at beyond finding its end; it has at most
+    GROUP_FIELDS_MAX. Raises Malformed at the first byte that breaks the format.
     """
     while position < end:
         tag = data[position]
@@ -47,14 +49,19 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
 def few_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """The same for what a stranger has sent; more than FEW_MAX of them are Malformed.
 
-    Two bytes are a field, so those of 16 MiB would take seconds.
+    Two bytes are a field, so those of 16 MiB would take seconds. Those in groups count.
     """
     left = FEW_MAX
     for each in fields(data, position, end):
-        left -= 1
+        left -= 1 if each[0] & 7 != GROUP else 1 + group_fields_max(each[1], each[2])
         if left < 0:
             raise Malformed(f"more than {FEW_MAX} fields", position)
         yield each
+
+
+def group_fields_max(first: int, stop: int) -> int:
+    """How many fields a group of these bytes may have had: each takes two at least."""
+    return (stop - first) // 2
 
 
 def field(tag: int, content: bytes) -> bytes:
@@ -124,9 +131,12 @@ def _fixed(position: int, width: int, end: int) -> tuple[int, int, int]:
 def _group(data: bytes, tag: int, start: int, end: int) -> tuple[int, int, int]:
     """Skip to the matching end; open groups are a list, so that depth cannot exhaust the stack."""
     open_groups = [tag]
-    position = start
+    position, left = start, GROUP_FIELDS_MAX
     while open_groups:
         content_end = position
+        left -= 1
+        if left < 0:
+            raise Malformed(f"a group of more than {GROUP_FIELDS_MAX} fields", position)
         inner, position = read_tag(data, position, end)
         if inner & 7 == GROUP_END:
             if inner >> 3 != open_groups.pop() >> 3:

@@ -68,7 +68,8 @@ class FrameSplitter:
     @property
     def announced(self) -> int:
         """The length of the unfinished message, which is to be kept; 0 while it is not known."""
-        return self._length if self.pending and self._needed > HEAD_BYTES and not self._drop else 0
+        is_kept = self._needed > HEAD_BYTES and self._length <= self.limit_bytes
+        return self._length if self.pending and is_kept else 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that `data` completes, in order.

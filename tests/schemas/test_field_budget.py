@@ -14,6 +14,7 @@ from schemas.message_bytes import parsed, parsed_bounded
 MANY = 1000
 HIDDEN: dict[str, tuple[type[Message], bytes]] = {
     "unknown fields": (v1.DescribeRequest, b"\x78\x01" * MANY),
+    "fields of a group": (v1.DescribeRequest, b"\x0b" + b"\x78\x01" * (MANY - 1) + b"\x0c"),
     "texts": (v1.DescribeRequest, b"\x0a\x00" * MANY),
     "messages": (v1.CommitCursorRequest, b"\x1a\x00" * (MANY // MESSAGE_FIELDS)),
     "fields of messages": (v1.CommitCursorRequest, field(0x1A, b"\x78\x01" * MANY)),

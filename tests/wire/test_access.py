@@ -12,6 +12,7 @@ from broker.core.security.book_changes import with_user, without_token, without_
 from broker.core.security.tokens import read_token
 from broker.edge.rpc.access.needs import Who
 from broker.edge.rpc.access.permissions import PERMISSIONS
+from broker.edge.rpc.incoming.request_reader import AT_ONCE
 from broker.model.failure import StreamingCode as Code
 from broker.transport import WireMessage
 from schemas.generated.milvus.proto import streaming as wire
@@ -224,6 +225,25 @@ async def test_the_processes_of_a_cluster_call_by_its_secret() -> None:
         assert code(refused) == UNKNOWN
         # Not even an administrator is a process of the cluster.
         assert code(await outcome(peer, collect, b"", here.proof(ADMIN))) == DENIED
+
+
+async def test_a_process_of_the_cluster_does_not_wait_behind_the_large_requests_of_strangers() -> (
+    None
+):
+    collect = "/milvus.proto.streaming.StreamingNodeManagerService/CollectStatus"
+    many, answered, first = b"\x78\x01" * (2 * AT_ONCE), list[str](), anyio.Event()
+    async with world() as (_, peer), anyio.create_task_group() as tasks:
+
+        async def ask(path: str, asked: bytes, metadata: Mapping[str, str]) -> None:
+            assert await outcome(peer, path, asked, metadata) is None
+            answered.append(path)
+            first.set()
+
+        for _ in range(12):
+            tasks.start_soon(ask, "/grpc.health.v1.Health/Check", 40 * many, {})
+        await first.wait()
+        await ask(collect, many, {"tidemark-process": SECRET})
+    assert answered.index(collect) < 6
 
 
 # ---- Milvus's streams ---------------------------------------------------------------------------

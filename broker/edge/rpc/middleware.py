@@ -145,6 +145,8 @@ class Middleware:
         self.meters = EdgeMeters()
         self._pace = AppendPace()
         self._reader = RequestReader()
+        # Of their own: large requests of strangers must not hold up the cluster.
+        self._reader_of_processes = RequestReader(self._reader.gate)
         self.quotas = Quotas(schemas or NoRowSchemas(), self.meters)
         names = CollectionNames(schemas or NoRowSchemas(), identity.cluster)
         self.access = access or AccessGate(SystemClock().wall_ms)
@@ -315,6 +317,8 @@ class Middleware:
             call.access = admit(self.access, call.stream.method, call.metadata, call.peer)
             call.access.end = call.revoke
             call.audited.user = call.access.name
+            if call.access.of_process:
+                call.reader = self._reader_of_processes
         if self.quotas.limited and is_limited(call.stream.method, call.access):
             await self.quotas.begin_call(call.identity)
         # Always: a task that serves a call may have begun in the context of another one.

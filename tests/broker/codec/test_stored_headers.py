@@ -1,6 +1,7 @@
 """Effects out of Milvus's messages, and segments into them."""
 
 import pytest
+from betterproto2 import Message
 
 from broker.codec.stored_headers import StoredHeaders
 from broker.model.effect import (
@@ -26,6 +27,7 @@ from broker.model.message import ANNOUNCED, MessageType
 from broker.ports.headers import BadHeader, Headers
 from schemas.batches import shared_properties
 from schemas.encoding.base64_text import base64_text
+from schemas.encoding.fields import FEW_MAX
 from schemas.generated.milvus.proto import common, messages, msg, schema
 from schemas.properties.batch_mark import write_batch_mark
 from schemas.properties.broadcast_header import BroadcastHeader, write_broadcast_header
@@ -202,6 +204,19 @@ def test_what_only_the_master_says_is_refused_when_a_client_sends_nonsense(said:
     stored = _stored(header, body, **{ANNOUNCED: said})
     with pytest.raises(BadHeader, match="CREATE_COLLECTION"):
         HEADERS.effect(MessageType.CREATE_COLLECTION, stored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "header"),
+    [
+        (MessageType.SCHEMA_CHANGE, messages.SchemaChangeMessageHeader(collection_id=7)),
+        (MessageType.ALTER_COLLECTION, messages.AlterCollectionMessageHeader(collection_id=7)),
+        (MessageType.CREATE_COLLECTION, messages.CreateCollectionMessageHeader(collection_id=7)),
+    ],
+)
+def test_a_payload_of_very_many_fields_is_refused(kind: MessageType, header: Message) -> None:
+    with pytest.raises(BadHeader, match=f"{kind.name} cannot be decoded: more than {FEW_MAX}"):
+        HEADERS.effect(kind, _stored(bytes(header), b"\x78\x01" * (FEW_MAX + 1)))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MessageType if kind != MessageType.FLUSH_ALL])

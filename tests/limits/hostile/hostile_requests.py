@@ -1,7 +1,7 @@
 """Requests that are expensive to decode: many fields, deep nesting, lengths of nothing."""
 
 from collections.abc import Iterator
-from itertools import count, cycle, repeat
+from itertools import count, cycle
 from struct import pack
 
 from schemas.encoding.base64_text import base64_text
@@ -35,7 +35,8 @@ def unary(path: str, request: bytes, metadata: Headers = ()) -> HostileCall:
 async def unknown_fields(target: Target, got: Got) -> None:
     """Millions of fields that the request does not have, to the one method without a proof."""
     body = b"\x78\x01" * (BODY_BYTES // 2)
-    await call_on(target, got, (unary(HEALTH, body) for _ in repeat(None)))
+    bodies = (body, b"\x0b" + body + b"\x0c", (b"\x0b" + body[:2000] + b"\x0c") * 2000)
+    await call_on(target, got, (unary(HEALTH, each) for each in cycle(bodies)))
 
 
 async def tiny_messages(target: Target, got: Got) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.encoding.fields import FEW_MAX, few_fields, field, fields
+from schemas.encoding.fields import FEW_MAX, GROUP_FIELDS_MAX, few_fields, field, fields
 from schemas.encoding.varint import Malformed, varint
 from tests.schemas import messages
 
@@ -68,3 +68,19 @@ def test_few_fields_are_those_of_all_and_very_many_are_malformed() -> None:
     assert list(few_fields(data, 0, len(data))) == list(fields(data, 0, len(data)))
     with pytest.raises(Malformed, match=f"more than {FEW_MAX} fields"):
         list(few_fields(data + b"\x78\x01", 0, len(data) + 2))
+
+
+def test_a_group_of_very_many_fields_is_malformed_wherever_they_are() -> None:
+    inner = b"\x78\x01" * (GROUP_FIELDS_MAX - 1)
+    assert walk(b"\x0b" + inner + b"\x0c")
+    with pytest.raises(Malformed, match=f"a group of more than {GROUP_FIELDS_MAX} fields"):
+        walk(b"\x0b" + inner + b"\x78\x01\x0c")
+    with pytest.raises(Malformed, match=f"a group of more than {GROUP_FIELDS_MAX} fields"):
+        walk(b"\x0b\x13" + inner + b"\x14\x0c")
+
+
+def test_fields_in_groups_count_among_few() -> None:
+    group = b"\x0b" + b"\x78\x01" * 999 + b"\x0c"
+    assert list(few_fields(group * 32, 0, len(group) * 32))
+    with pytest.raises(Malformed, match=f"more than {FEW_MAX} fields"):
+        list(few_fields(group * 33, 0, len(group) * 33))

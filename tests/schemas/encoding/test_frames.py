@@ -84,6 +84,16 @@ def _inside(lengths: list[int]) -> set[int]:
     return inside
 
 
+def test_what_is_to_be_passed_over_is_announced_by_no_byte_of_it() -> None:
+    splitter = FrameSplitter(LIMIT, passed_over_bytes_max=4 * LIMIT)
+    stream = frame(bytes(3 * LIMIT))
+    for at in range(len(stream)):
+        splitter.feed(stream[at : at + 1])
+        assert splitter.announced == 0
+    splitter.feed(frame(bytes(LIMIT))[:-1])
+    assert splitter.announced == LIMIT
+
+
 def test_what_is_too_large_to_be_passed_over_is_refused() -> None:
     with pytest.raises(FrameTooLarge):
         FrameSplitter(LIMIT, passed_over_bytes_max=2 * LIMIT).feed(frame(b"x" * (2 * LIMIT + 1)))
