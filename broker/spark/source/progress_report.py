@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from broker.client import TidemarkError
-from broker.client.errors import ChannelFenced, PermissionDenied
+from broker.client.errors import ChannelFenced, CursorMovedBack, PermissionDenied
 from broker.spark.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class ProgressReporter:
         self._peer: Peer | None = None
         self._replaced = False
         self._forbidden = False
+        self._told_ahead = False
         self._silent_until_s = 0.0
 
     def __getstate__(self) -> dict[str, str]:
@@ -81,7 +82,18 @@ class ProgressReporter:
         return True
 
     async def _move(self, client: "Client", vchannels: Sequence[str], tick: int) -> None:
-        await client.cursor(self._name).move(tick, vchannels, deadline_s=REPORT_S)
+        try:
+            await client.cursor(self._name).move(tick, vchannels, deadline_s=REPORT_S)
+        except CursorMovedBack:
+            # A query that was idle reports more than its checkpoint has, and restarts from there.
+            if not self._told_ahead:
+                self._told_ahead = True
+                log.warning(
+                    "tidemark: cursor %r is ahead of tick %d, where this query is, and stays until"
+                    " the query is ahead of it: an earlier run moved it, or another program does",
+                    self._name,
+                    tick,
+                )
 
     async def _report(self, client: "Client", tick: int) -> None:
         try:
