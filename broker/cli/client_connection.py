@@ -86,7 +86,11 @@ def _token(values: Mapping[str, Any], origins: Mapping[str, str], profile: str |
     try:
         token = Path(file).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig(f"token_file ({origin}): cannot read {file}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it holds no token"
+        raise BadConfig(
+            f"token_file ({origin}): cannot read {file}: {why}; name the file of a token of yours"
+            " with --token-file"
+        ) from None
     if not token:
         raise BadConfig(f"token_file ({origin}): {file} is empty; it must hold a token")
     return token

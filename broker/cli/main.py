@@ -222,7 +222,8 @@ def top(
         str,
         typer.Option(
             metavar="NAME",
-            help="The page to open: collections, lag, channels, work, actors or health.",
+            help="The page to open: collections, lag, channels, work, actors, health, segments or"
+            " groups.",
         ),
     ] = "collections",
     once: Annotated[

@@ -24,7 +24,7 @@ FORGET_S = 5.0
 
 PLAIN_REFUSED = (
     "it ended the connection before it answered: it went away, or takes no more connections; if it"
-    " speaks TLS, connect with TLS"
+    " speaks TLS, connect with TLS: set tls_ca (for etcd, meta_tls_ca)"
 )
 
 

@@ -173,7 +173,8 @@ ONLY_PROCESSES: Final = (
     StreamingCode.PERMISSION_DENIED,
     (
         "permission denied: only the processes of this cluster make this call, by their secret; set"
-        " `auth` the same for all of them, and give them one data folder"
+        " `auth` the same for all of them, and give them one data folder, or copies of one"
+        " `cluster.secret`"
     ),
 )
 
@@ -190,7 +191,7 @@ def denied(who: str, actions: Actions, resource: Resource) -> tuple[StreamingCod
     return StreamingCode.PERMISSION_DENIED, (
         f"permission denied: {who!r} may not {'see' if seeing else _VERBS[action]} {shown}; an"
         f" administrator grants it, such as {grant}, to one of the roles of {who!r} with"
-        " `tidemark auth role set`"
+        " `tidemark auth role set`, which takes all grants that the role shall have"
     )
 
 

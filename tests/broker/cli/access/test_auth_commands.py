@@ -123,6 +123,7 @@ def test_a_token_file_that_cannot_be_used_is_wrong_usage(
     done = run("health", "--token-file", str(file))
     assert done.returncode == 2
     assert "token_file (--token-file): " in done.stderr
+    assert "name the file of a token" in done.stderr or "must hold a token" in done.stderr
 
 
 async def test_revoking_a_token_ends_streams_on_every_process(cluster: Cluster) -> None:
