@@ -23,7 +23,11 @@ from broker.model.retention.policy import SealedSegment
 GRAIN_BYTES: Final = 256 * 1024
 """A growing stretch ends there. One that lies in two segments counts by its ids."""
 PARTS_MAX: Final = 1 << 18
-"""Of vchannels in stretches, about 20 MB; beyond, no more segments are read."""
+"""Of vchannels in sealed segments, about 20 MB; from there on no more segments are read.
+
+From twice as many on the oldest segments are left out, so this is at most about 40 MB. What grows
+is that of one segment, and has a part for each vchannel in each 256 KiB.
+"""
 _TXN_BYTES, _BATCH_BYTES = 32, 28
 GROWS: Final = -1
 
@@ -88,7 +92,6 @@ class LogSizes:
         self._active_read = False
         self._totals: dict[str, int] = {}
         self._floors: dict[str, MessageId] = {}
-        self._parts = 0
 
     @property
     def counting(self) -> bool:
@@ -97,8 +100,8 @@ class LogSizes:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the log is in the figures."""
-        return self._active_read and not self.unread and not self.left_out
+        """Whether nothing of the log is still to be read. Segments that are left out never are."""
+        return self._active_read and not self.unread
 
     def warning(self, log: str) -> str:
         """What an operator should know of this log; "": nothing."""
@@ -118,7 +121,7 @@ class LogSizes:
         """Forget everything: nobody wants it any more, or the log cannot be read."""
         self._at, self._active_read, self.wanted = None, False, False
         self.unread, self.straddled, self.left_out, self._looked = [], [], 0, None
-        self._totals, self._floors, self._parts = {}, {}, 0
+        self._totals, self._floors = {}, {}
 
     def bytes_of(self, vchannel: str) -> int:
         """What is known to be stored of a vchannel."""
@@ -184,9 +187,22 @@ class LogSizes:
             self.stop()
             self.wanted = True
             return
-        crowded = self._parts >= self._parts_max
-        self.unread = [it for it in unread if it.next_id in at.sealed] if crowded else unread
-        self.left_out = len(unread) - len(self.unread)
+        self._bound(at, unread)
+
+    def _bound(self, at: _Counting, unread: Sequence[SealedSegment]) -> None:
+        """Leave out the oldest of too many segments, and decide which of those unread to read."""
+        parts = sum([len(it.bytes) for it in at.sealed.values()])
+        crowded, gone = parts >= self._parts_max, set[MessageId]()
+        while parts > 2 * self._parts_max:
+            oldest = min(at.sealed)
+            parts -= len(at.sealed[oldest].bytes)
+            if parts < self._parts_max:  # it would be read again at once
+                break
+            self._forget(at.sealed.pop(oldest))
+            gone.add(oldest)
+        left = [it for it in unread if it.next_id not in gone]
+        self.unread = [it for it in left if it.next_id in at.sealed] if crowded else left
+        self.left_out = len(left) - len(self.unread) + len(gone)
 
     def read(self, segment: SealedSegment, base_id: MessageId, contents: Contents) -> None:
         """What a segment of `unread` holds; it begins at `base_id`."""
@@ -241,10 +257,8 @@ class LogSizes:
         stretch = _Stretch(base_id, segment.next_id, segment.size_bytes)
         at.sealed[segment.next_id] = stretch
         for part in self._cut(at, segment.next_id):
-            self._parts -= len(part.bytes)
             for vchannel, size in part.bytes.items():
                 stretch.bytes[vchannel] = stretch.bytes.get(vchannel, 0) + size
-        self._parts += len(stretch.bytes)
         at.from_id = segment.next_id
 
     def _cut(self, at: _Counting, end_id: MessageId) -> list[_Stretch]:
@@ -257,7 +271,6 @@ class LogSizes:
             across.bytes = {name: size - part[name] for name, size in across.bytes.items()}
             below.append(_Stretch(across.base_id, end_id, bytes=part))
             across.base_id = end_id
-            self._parts += len(part)
         return below
 
     def _fill(self, stretch: _Stretch, contents: Contents, end_id: MessageId) -> None:
@@ -283,17 +296,13 @@ class LogSizes:
         self._put(stretch, vchannel, before * (end_id - floor) // (end_id - base_id))
 
     def _put(self, stretch: _Stretch, vchannel: str, size: int) -> None:
-        before = stretch.bytes.pop(vchannel, None)
-        self._parts -= before is not None
-        self._add(vchannel, size - (before or 0))
+        self._add(vchannel, size - stretch.bytes.pop(vchannel, 0))
         if size:
             stretch.bytes[vchannel] = size
-            self._parts += 1
 
     def _forget(self, stretch: _Stretch) -> None:
         for vchannel, size in stretch.bytes.items():
             self._add(vchannel, -size)
-        self._parts -= len(stretch.bytes)
 
     def _add(self, vchannel: str, size: int) -> None:
         total = self._totals.get(vchannel, 0) + size

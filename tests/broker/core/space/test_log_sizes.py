@@ -111,8 +111,8 @@ class NaiveLog:
 class Counted:
     """The naive log with sizes that are counted of it."""
 
-    def __init__(self) -> None:
-        self.log, self.sizes = NaiveLog(), LogSizes()
+    def __init__(self, sizes: LogSizes | None = None) -> None:
+        self.log, self.sizes = NaiveLog(), sizes or LogSizes()
         self.floors: dict[str, int] = {}
         self.unshown: list[Record] = []
 
@@ -369,24 +369,6 @@ def test_a_purge_counts_by_ids_until_it_is_refined() -> None:
     assert sizes.vchannels() == []
     sizes.refine(found, 5)
     assert sizes.vchannels() == [], "it is not so any more"
-
-
-def test_with_too_many_parts_no_further_segment_is_read_and_that_is_told() -> None:
-    first, second = Segment(MessageId(5), 10), Segment(MessageId(9), 10)
-    sizes = counting(begun=9, parts_max=2)
-    sizes.look([first, second], MessageId(1))
-    part = VChannelPart(10, MessageId(1), MessageId(5))
-    sizes.read(first, MessageId(1), dict.fromkeys(V[:2], part))
-    sizes.look([first, second], MessageId(1))
-    assert (sizes.unread, sizes.left_out, sizes.complete) == ([], 1, False)
-    assert sizes.warning("dml_0").startswith("dml_0: 1 segments are not counted")
-    again = Segment(MessageId(5), 7)
-    sizes.look([again, second], MessageId(1))
-    assert sizes.unread == [again], "one that was written anew has less"
-    sizes.read(again, MessageId(1), {V[0]: part})
-    sizes.look([again, second], MessageId(1))
-    assert (sizes.unread, sizes.left_out) == ([second], 0)
-    assert sizes.warning("dml_0") == ""
 
 
 def test_a_record_takes_its_head_its_names_its_sizes_and_its_body() -> None:
