@@ -6,8 +6,7 @@ store, and their figures are read when any has changed. So every node knows the 
 also one that has just started, and that is still reading its log.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +23,7 @@ from broker.core.pressure.storage_use import (
     uses_of,
     worth_telling,
 )
+from broker.core.space.figures_here import figures_here
 from broker.model.channel import AccessMode
 from broker.model.failure import Refused
 from broker.model.ids import PChannelName
@@ -56,10 +56,12 @@ class StorageWatch(Actor[WatchStorage]):
         self._node = node
         self._shards = NamedShards()
         self._told = ToldSizes(-1)
-        self._known: set[str] = set()
-        """Vchannels of which it is known whether the catalog has or had a collection for them."""
-        self._others: dict[tuple[str, str], list[str]] = defaultdict(list)
-        """Those without one, by the id in their name."""
+        self._named: set[str] = set()
+        """Vchannels of the collections that the catalog has."""
+        self._asked: set[str] = set()
+        """Others, of which it was asked whether it has had a collection for them."""
+        self._others: dict[tuple[str, str], list[str]] = {}
+        """Those for which it has had none, by the id in their name."""
         self._limited: list[LimitedCollection] = []
         self._ruled: LimitRules | None = None
         """The limits by which `_limited` was found; None: again."""
@@ -104,7 +106,7 @@ class StorageWatch(Actor[WatchStorage]):
         failure = await self._refresh(served)
         self._limit(rules)
         self._want(rules, served)
-        own = self._counted(served)
+        own = figures_here(self._told.bytes, {name: it.sizes for name, it in served.items()})
         sizes = {**self._told.bytes, **own}
         uses = [it.use(sizes) for it in self._limited]
         self._node.storage.now = uses_of(uses)
@@ -130,18 +132,30 @@ class StorageWatch(Actor[WatchStorage]):
         return None
 
     def _adopt(self, shards: NamedShards) -> None:
-        self._shards, self._others, self._ruled = shards, defaultdict(list), None
-        self._known = {it for its in shards.vchannels.values() for it in its}
+        self._shards, self._ruled = shards, None
+        self._named = {it for its in shards.vchannels.values() for it in its}
+        self._keep_others(lambda it: it not in self._named)
+
+    def _keep_others(self, keeps: Callable[[str], bool]) -> None:
+        kept = {key: [it for it in its if keeps(it)] for key, its in self._others.items()}
+        self._others = {key: its for key, its in kept.items() if its}
 
     async def _ask_for_others(self, served: Mapping[PChannelName, OpenChannel]) -> None:
         """Of which vchannels the catalog has had no collection. Raises Refused."""
         stored = {name for it in served.values() for name in it.sizes.vchannels()}
-        asked = (stored | {*self._told.bytes}) - self._known
-        for vchannel in sorted(asked)[:ASKED_MAX]:
+        there = stored | {*self._told.bytes}
+        if not self._asked <= there:  # else those of long ago would pile up
+            self._asked &= there
+            self._keep_others(self._asked.__contains__)
+            self._ruled = None
+        for vchannel in sorted(there - self._named - self._asked)[:ASKED_MAX]:
             found = await self._node.catalog.shard(vchannel)
-            self._known.add(vchannel)
+            if not isinstance(found, NoShard):
+                continue  # created since; the next look has its name
+            self._asked.add(vchannel)
             if found is NoShard.OTHER and not is_control_channel(vchannel):
-                self._others["", name_without_collection(vchannel)].append(vchannel)
+                key = "", name_without_collection(vchannel)
+                self._others.setdefault(key, []).append(vchannel)
                 self._ruled = None
 
     def _limit(self, rules: LimitRules) -> None:
@@ -168,19 +182,6 @@ class StorageWatch(Actor[WatchStorage]):
             for purge in channel.purges.all():
                 sizes.purged(purge.vchannel, purge.next_id)
 
-    def _counted(self, served: Mapping[PChannelName, OpenChannel]) -> dict[str, int]:
-        """What each vchannel here stores; while its log is read, at least what was told of it."""
-        told, counted = self._told.bytes, dict[str, int]()
-        for name, channel in served.items():
-            sizes = channel.sizes
-            known = {it: sizes.bytes_of(it) for it in sizes.vchannels()}
-            before = {it: size for it, size in told.items() if pchannel_of(it) == name}
-            if sizes.complete:
-                counted |= dict.fromkeys(before, 0) | known
-            else:
-                counted |= before | {it: max(n, before.get(it, 0)) for it, n in known.items()}
-        return counted
-
     async def _tell(
         self,
         uses: Sequence[StorageUse],
@@ -194,8 +195,7 @@ class StorageWatch(Actor[WatchStorage]):
         for use in uses:
             mine = [it for it in use.bytes if it in own]
             figures |= worth_telling(use, told, mine, everything=all_of_it)
-        limited = {it for use in uses for it in use.bytes}
-        gone = [it for it in told if pchannel_of(it) in served and it not in limited]
+        gone = self._gone(uses, served)
         if figures or gone:
             with anyio.fail_after(ANSWER_S):
                 await self._node.sizes.tell(figures, gone)
@@ -203,6 +203,19 @@ class StorageWatch(Actor[WatchStorage]):
             self._told = replace(self._told, bytes=left | figures)
         if all_of_it:
             self._told_s = now_s
+
+    def _gone(
+        self, uses: Sequence[StorageUse], served: Mapping[PChannelName, OpenChannel]
+    ) -> list[str]:
+        """What was told of vchannels here that have no limit, as far as that is known.
+
+        Of one of which nobody was asked yet the figure stays: it counts until the log is read.
+        """
+        limited = {it for use in uses for it in use.bytes}
+        here = [it for it in self._told.bytes if it not in limited and pchannel_of(it) in served]
+        if not self._node.limits.storage.storage:
+            return here
+        return [it for it in here if it in self._named or it in self._asked]
 
     def _failed(self, why: str) -> None:
         self._failures += 1
