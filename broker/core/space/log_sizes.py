@@ -9,7 +9,7 @@ not what is purged, whose space comes back later. A stretch across a purge count
 `refine` says how much it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,6 +68,11 @@ class _Counting:
     until_id: MessageId
     sealed: dict[MessageId, _Stretch] = field(default_factory=dict)
     grown: list[_Stretch] = field(default_factory=list)
+
+    def is_cut_by(self, ends: Iterable[MessageId]) -> bool:
+        """Whether any lies within what the active segment held: a share by ids may be far off."""
+        base_id = self.grown[0].base_id if self.grown else self.begun
+        return any(base_id < it < self.begun for it in ends)
 
     def stretches(self) -> list[_Stretch]:
         return [*self.sealed.values(), *self.grown]
@@ -169,6 +174,22 @@ class LogSizes:
         here = {it.next_id for it in segments}
         for end_id in [it for it in at.sealed if it not in here]:
             self._forget(at.sealed.pop(end_id))
+        was_cut = at.is_cut_by({first_id, *here})
+        for gone in self._cut(at, first_id):  # sealed and removed since the last look
+            self._forget(gone)
+        unread = self._unread(at, segments, first_id)
+        active_id = segments[-1].next_id if segments else first_id
+        if self._active_read and (active_id < at.from_id or was_cut):
+            # The log was moved, and its active segment begins elsewhere there.
+            self.stop()
+            self.wanted = True
+            return
+        self._bound(at, unread)
+
+    def _unread(
+        self, at: _Counting, segments: Sequence[SealedSegment], first_id: MessageId
+    ) -> list[SealedSegment]:
+        """Those that are not known as they are; what has grown since is taken for its segment."""
         unread, base_id = list[SealedSegment](), first_id
         for segment in segments:
             known = at.sealed.get(segment.next_id)
@@ -182,12 +203,7 @@ class LogSizes:
             else:  # its last records are still to be shown
                 self._looked = None
             base_id = segment.next_id
-        if self._active_read and base_id < at.from_id:
-            # The log was moved, and its active segment begins earlier there: begin again.
-            self.stop()
-            self.wanted = True
-            return
-        self._bound(at, unread)
+        return unread
 
     def _bound(self, at: _Counting, unread: Sequence[SealedSegment]) -> None:
         """Leave out the oldest of too many segments, and decide which of those unread to read."""

@@ -317,6 +317,20 @@ def test_of_a_log_whose_active_segment_begins_earlier_after_a_move_all_is_counte
     assert sizes.wanted
 
 
+def test_of_a_log_that_a_move_cuts_where_it_was_active_all_is_counted_again() -> None:
+    sizes = LogSizes()
+    sizes.begin(MessageId(3))
+    sizes.read_active({V[0]: VChannelPart(90, MessageId(1), MessageId(3))}, MessageId(1))
+    sizes.look([Segment(MessageId(2), 10)], MessageId(1))
+    assert (sizes.counting, sizes.wanted) == (False, True)
+
+
+def test_what_was_sealed_and_removed_between_two_looks_counts_no_more() -> None:
+    sizes = counting(record(1), record(2))
+    sizes.look([], MessageId(3))
+    assert sizes.vchannels() == []
+
+
 def test_ticks_and_what_was_read_with_the_active_segment_count_nothing() -> None:
     sizes = LogSizes()
     sizes.begin(MessageId(5))
