@@ -27,11 +27,11 @@ class Asked(NoRowSchemas):
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.found: dict[str, Shard | NoShard] = {}
+        self.answers: dict[str, Shard | NoShard] = {}
 
     async def shard(self, vchannel: str) -> Shard | NoShard:
         self.asked.append(vchannel)
-        return self.found.get(vchannel, NoShard.OTHER)
+        return self.answers.get(vchannel, NoShard.OTHER)
 
 
 def unnamed() -> SizesFake:
@@ -124,7 +124,7 @@ def test_one_of_which_nothing_is_left_is_forgotten_and_asked_for_again() -> None
 def test_of_one_that_was_created_since_what_was_told_stays_until_its_name_is_known() -> None:
     async def scenario() -> None:
         sizes, catalog = unnamed(), Asked()
-        catalog.found[MINE] = Shard("clicks", False)
+        catalog.answers[MINE] = Shard("clicks", False)
         limits = limited("collection:clicks storage=1MiB")
         async with running_node(MemoryWal(), limits, sizes=sizes, catalog=catalog) as world:
             await world.assign()
