@@ -18,8 +18,8 @@ from tests.broker.node.space.test_storage_watch import (
 )
 from tests.broker.node.world import PCHANNEL, World, running_node
 
-BEFORE = [f"{PCHANNEL}_1v{it}" for it in range(150)]
-"""They are asked for before MINE, by their names."""
+BEFORE = [f"{PCHANNEL}_1v{it}" for it in range(350)]
+"""They are asked for before MINE, by their names: in the first four looks."""
 
 
 class Asked(NoRowSchemas):
@@ -56,7 +56,8 @@ def test_of_a_vchannel_that_was_not_asked_for_yet_what_was_told_stays(
         limits = limited("collection:7 storage=500000")
         async with running_node(wal, limits, sizes=sizes, catalog=catalog) as world:
             await world.assign()
-            await world.clock.sleep(0.5)
+            await world.clock.sleep(1.5)
+            assert world.node.open_channels.find(PCHANNEL) is not None
             assert MINE not in catalog.asked
             assert sizes.told.bytes[MINE] == 1 << 20
             await world.clock.sleep(3)
