@@ -114,7 +114,7 @@ class ServedMember:
         self._stream = stream
         self._group = group
         self._joined = joined
-        taker = TakingMember(group, joined.member, bytes_max)
+        taker = TakingMember(group, joined.member, bytes_max, joined.lease_ms)
         self._delivery = LeaseDelivery(stream, taker, self._write_framed, pace)
         self._settled: list[v1.Settled] = []
         self._settling = 0

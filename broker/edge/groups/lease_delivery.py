@@ -31,12 +31,21 @@ Answer = LeasedMessages | Refusal | Exception
 
 
 @dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a Group answered, and when by the clock of the loop: a lease runs from then on."""
+
+    answer: Answer
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TakingMember:
-    """A member of a Group. `bytes_max`: what one lease may hold."""
+    """A member of a Group. `bytes_max`: what one lease may hold; `lease_ms`: how long it lasts."""
 
     group: Ref[GroupMessage]
     member: int
     bytes_max: int
+    lease_ms: int
 
 
 class LeaseDelivery:
@@ -65,13 +74,18 @@ class LeaseDelivery:
 
     async def run(self) -> None:
         """Until it is cancelled. Raises Refused when the Group has ended, StreamGone."""
-        ahead: asyncio.Future[Answer] | None = None
+        ahead: asyncio.Future[_Taken] | None = None
+        lease_s = self._taker.lease_ms / 1000
         while True:
             while ahead is None and self._credit_bytes <= 0:
                 self._more_credit = anyio.Event()
                 await self._more_credit.wait()
-            leased = _unless_refused(await (ahead or self._taking(await self._stream.room())))
-            ahead, parts = None, _parts(leased)
+            taken = await (ahead or self._taking(await self._stream.room()))
+            ahead, leased = None, _unless_refused(taken.answer)
+            if self._loop.time() >= taken.at_s + lease_s:
+                # It ended while the one before it was written: the Group has leased it to others.
+                continue
+            parts = _parts(leased)
             for number, reads in enumerate(parts, start=1):
                 framed = _framed(leased, reads, more=number < len(parts))
                 self._credit_bytes -= len(framed)
@@ -83,20 +97,20 @@ class LeaseDelivery:
             # Behind it, not before: the lease of what is sent runs already.
             await self._pace.pay(leased.items)
 
-    def _taking(self, room: int) -> "asyncio.Future[Answer]":
+    def _taking(self, room: int) -> "asyncio.Future[_Taken]":
         allowed = max(TAKE_BYTES_MIN, min(room, self._taker.bytes_max, self._credit_bytes))
-        answer: asyncio.Future[Answer] = self._loop.create_future()
+        taken: asyncio.Future[_Taken] = self._loop.create_future()
 
         def answered(given: Answer) -> None:
-            if not answer.done():  # else the stream has ended
-                answer.set_result(given)
+            if not taken.done():  # else the stream has ended
+                taken.set_result(_Taken(given, self._loop.time()))
 
         take = TakeMessages(self._taker.member, allowed)
         try:
             self._taker.group.ask_then(take, answered, deadline_s=TAKE_S)
         except ActorError as error:
             answered(error)
-        return answer
+        return taken
 
 
 def _parts(leased: LeasedMessages) -> list[list[Read]]:

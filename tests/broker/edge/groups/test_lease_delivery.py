@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from actors.testing import run_seeded
+from broker.core.groups.group_rules import LEASE_MS
 from broker.core.log.delivery import DeliveredItem
 from broker.edge.groups.lease_delivery import TAKE_BYTES_MIN, LeaseDelivery, TakingMember
 from broker.edge.rpc.read_pace import ReadPace
@@ -90,7 +91,8 @@ async def delivering(pace: Pace) -> AsyncIterator[Scene]:
         await create(world)
         await fill(world, [letter * TAKE_BYTES_MIN for letter in "abc"])
         ann, wire = await join(world), Wire()
-        taking = TakingMember(ann.group, ann.joined.member, TAKE_BYTES_MIN)
+        joined = ann.joined
+        taking = TakingMember(ann.group, joined.member, TAKE_BYTES_MIN, joined.lease_ms)
         stream: Any = wire
         scene = Scene(world, ann, wire, LeaseDelivery(stream, taking, wire.write, pace))
         running = asyncio.create_task(scene.run())  # noqa: TID251 - ended below
@@ -155,6 +157,25 @@ def test_a_lease_ahead_of_a_member_that_has_left_goes_to_others() -> None:
             here.ann.group.tell(LeaveGroup(here.ann.joined.member))
             taken = [(await bob.take(TAKE_BYTES_MIN)).times for _ in range(3)]
             assert sorted(taken) == [1, 2, 2]
+
+    run_seeded(1, scenario)
+
+
+def test_a_lease_ahead_that_ended_before_it_could_be_sent_is_not_sent() -> None:
+    async def scenario() -> None:
+        async with delivering(Pace(limited=False)) as here:
+            here.delivery.grant(MIB)
+            assert await here.leases() == 2
+            # The peer reads nothing for so long: others may have both by now.
+            await here.world.clock.sleep(LEASE_MS / 1000)
+            bob = await join(here.world, "bob")
+            others = [await bob.take(TAKE_BYTES_MIN) for _ in range(3)]
+            assert sorted([it.times for it in others]) == [1, 2, 2]
+            here.wire.let_through(2)
+            await here.world.clock.sleep(STEP_S)
+            letters = [bytes([it[-1]]) for it in here.wire.written]
+            assert letters == [b"a"], "it was on its way; the one behind it was not"
+            assert here.wire.begun == 1
 
     run_seeded(1, scenario)
 
