@@ -120,6 +120,10 @@ class DeadLetters(Actor[CarryOn]):
                 f"the collection of {limit.vchannel} was dropped; alter the group to have them in a"
                 " new one, or without a limit to have the messages delivered again"
             )
+        # The edge, which holds clients to limits, does not see these copies. Before the look-up,
+        # which writes a record and reads the log: a full collection may stay full for days.
+        if (full := self._node.storage.refusal(limit.vchannel)) is not None:
+            return full
         if self._copied is None:
             found = await self._look_up(state, limit)
             if not isinstance(found, set):
@@ -199,9 +203,6 @@ class DeadLetters(Actor[CarryOn]):
     async def _copy(
         self, letters: Sequence[Letter], dying: DyingSpans, limit: DeliveryLimit
     ) -> Refusal | None:
-        # The edge, which holds clients to limits, does not see these copies.
-        if (full := self._node.storage.refusal(limit.vchannel)) is not None:
-            return full
         death = Death(self._key, limit.origin, dying.cause, dying.times)
         copied = self._copied or set()
         left = [it for it in letters if it.id not in copied]

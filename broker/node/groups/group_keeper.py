@@ -91,6 +91,7 @@ class GroupKeeper(Actor[KeeperMessage]):
         self._name = name
         self._node = node
         self._opened: OpenChannel | None = None
+        self._again_due = False
 
     async def started(self, context: Context[KeeperMessage]) -> None:
         """Make itself known to those who locate the channel."""
@@ -154,16 +155,17 @@ class GroupKeeper(Actor[KeeperMessage]):
     async def _take_care(self, opened: OpenChannel, timer: StartSchedules | ForgetDropped) -> None:
         match timer:
             case StartSchedules():
+                self._again_due = False
                 for key in [it for it in opened.groups.table.groups if it.name == SCHEDULE]:
                     await self._start_schedule(key)
                 if any(key.name == SCHEDULE for key in opened.groups.unsettled):
                     # Nobody would start one that is stored only now.
-                    self._context.after(RETRY_S, StartSchedules())
+                    self._start_again()
                 groups = opened.groups.table.groups.values()
                 for key in [it.key for it in groups if it.has_exceeded]:
                     # It decides that they die, once it may begin.
                     if isinstance(await self._open(opened, key), Refusal):
-                        self._context.after(RETRY_S, StartSchedules())
+                        self._start_again()
                 await self._start_dead_letters(opened)
             case ForgetDropped():
                 await self._forget_dropped(opened)
@@ -203,7 +205,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             except NameTaken:
                 continue  # a Group was faster
             except ActorError:
-                self._context.after(RETRY_S, StartSchedules())
+                self._start_again()
                 return
 
     async def _create(self, opened: OpenChannel, create: CreateGroup) -> GroupView | Refusal:
@@ -291,15 +293,10 @@ class GroupKeeper(Actor[KeeperMessage]):
         if key not in opened.groups.table.groups:
             return no_group(key.vchannel, key.name)
         try:
-            return self._find(key)
-        except NoSuchActor:
-            pass
-        except ActorError as error:
-            return _retry(error)
-        try:
-            path = self._path(key).rpartition("/")[0]
+            with contextlib.suppress(NoSuchActor):
+                return self._find(key)
             spec = _spec(self._name, key, self._node)
-            return await self._context.tree.start_child(path, spec, deadline_s=START_S)
+            return await self._context.tree.start_child(self._above(), spec, deadline_s=START_S)
         except ActorError as error:
             return _retry(error)
         except Refused as error:  # it may not begin yet
@@ -317,19 +314,24 @@ class GroupKeeper(Actor[KeeperMessage]):
         if refusal is None:
             await self._start_schedule(key)
         elif key in opened.groups.unsettled:
-            self._context.after(RETRY_S, StartSchedules())
+            self._start_again()
         return refusal
 
     async def _start_schedule(self, key: GroupKey) -> None:
         try:
             self._find(key)
         except NoSuchActor:
-            path = self._path(key).rpartition("/")[0]
             try:
                 spec = scheduler_spec(self._name, key, self._node)
-                await self._context.tree.start_child(path, spec, deadline_s=START_S)
+                await self._context.tree.start_child(self._above(), spec, deadline_s=START_S)
             except ActorError:
-                self._context.after(RETRY_S, StartSchedules())
+                self._start_again()
+
+    def _start_again(self) -> None:
+        """Once for all that could not start: each such message starts all of them."""
+        if not self._again_due:
+            self._again_due = True
+            self._context.after(RETRY_S, StartSchedules())
 
     def _find(self, key: GroupKey) -> Ref[GroupMessage]:
         return self._context.tree.find(self._path(key))

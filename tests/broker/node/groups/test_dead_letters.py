@@ -27,6 +27,7 @@ from broker.node.group_messages import (
     CreateGroup,
     RejectMessages,
 )
+from broker.node.groups.dead_letter_copies import PAUSE_S
 from schemas.batches import shared_properties
 from tests.broker.node.groups.test_group_leases import KEY, VCHANNEL, Worker, join, keeper, shown
 from tests.broker.node.world import OTHER, PCHANNEL, Reader, World, appended, running_node
@@ -337,6 +338,10 @@ def test_dead_letters_of_a_full_collection_wait_until_it_takes_more() -> None:
             while not (await shown(world)).trouble:
                 await world.clock.sleep(0.1)
             assert "collection 'dead' has 5 bytes stored" in (await shown(world)).trouble
+            await world.clock.sleep(PAUSE_S[1])
+            before = (await world.offsets()).next_id
+            await world.clock.sleep(3 * PAUSE_S[1])
+            assert (await world.offsets()).next_id == before, "a try writes nothing"
             assert await dead(world) == []
             world.node.storage.now = uses_of([])
             await nothing_dies(world)

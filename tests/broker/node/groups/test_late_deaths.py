@@ -7,7 +7,7 @@ import pytest
 from actors import ActorError
 from actors.testing import run_seeded
 from broker.codec.letters import letters_of
-from broker.core.groups.group_changes import MessagesAcked
+from broker.core.groups.group_changes import MessagesAcked, MessagesTried
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import GroupKey, GroupView, TickSpan
 from broker.model.groups.group_mode import GroupMode
@@ -18,7 +18,9 @@ from broker.node.group_messages import (
     JoinGroup,
     OpenGroup,
     RejectMessages,
+    StartSchedules,
 )
+from broker.node.groups.group_keeper import GROUP_KEEPER
 from broker.node.groups.group_leases import IDLE_S
 from broker.node.groups.group_writer import GroupWriter
 from tests.broker.node.groups.test_dead_letters import LIMIT, dead, rows
@@ -133,5 +135,40 @@ def test_a_group_that_may_not_begin_yet_is_refused_and_the_keeper_serves_others(
             await world.clock.sleep(1)
             while isinstance(await door.ask(OpenGroup(KEY), deadline_s=60), Refusal):
                 await world.clock.sleep(0.1)
+
+    run_seeded(1, scenario)
+
+
+def test_groups_that_may_not_begin_yet_are_looked_at_together_once_in_a_while() -> None:
+    """One timer for each of them would multiply: each has all of them looked at."""
+
+    async def scenario() -> None:
+        disk = Disk()
+        async with node_with(disk) as world:
+            await world.assign()
+            door = await keeper(world)
+            opened = world.node.open_channels.find(PCHANNEL)
+            assert opened is not None
+            writer = GroupWriter(opened, world.node, world.clock)
+            span = TickSpan(TimeTick(0), TimeTick(1))
+            keys = [GroupKey(KEY.vchannel, f"workers{it}") for it in range(3)]
+            for key in keys:
+                request = CreateGroup(key, LEASE_MS, TimeTick(0), exist_ok=False, limit=LIMIT)
+                assert isinstance(await door.ask(request, deadline_s=60), GroupView)
+                tried = MessagesTried(key.name, (span,), LIMIT.deliveries_max + 1)
+                assert await writer.write(key.vchannel, tried) is None
+            disk.goes_on.clear()
+            for key in keys:
+                change = MessagesAcked(key.name, (span,))
+                writer.write_then(key.vchannel, change, lambda _: None)
+            door.tell(StartSchedules())
+            await world.clock.sleep(60)
+            (keeping,) = [it for it in world.system.statistics() if it.path.endswith(GROUP_KEEPER)]
+            assert keeping.handled > 10
+            assert keeping.mailbox_depth <= 2, "one of each kind of timer"
+            disk.goes_on.set()
+            for key in keys:
+                while isinstance(await door.ask(OpenGroup(key), deadline_s=60), Refusal):
+                    await world.clock.sleep(0.1)
 
     run_seeded(1, scenario)
