@@ -19,6 +19,7 @@ from broker.client.groups.dead_letters import (
     check_there,
     collection_of,
     letters,
+    letters_up_to,
     limits_of,
 )
 from broker.client.groups.group_calls import GroupCalls, GroupStart, NewGroup
@@ -28,10 +29,12 @@ from broker.client.groups.member import GroupMember
 from broker.client.groups.member_stream import MemberStream
 from broker.client.groups.modes import Mode, OrderedBy, mode_of
 from broker.client.groups.redrive import (
+    NotAppended,
     Staged,
     Wanted,
     appended_elsewhere,
     carry_over,
+    not_appended,
     old_cursor,
     redrive_group,
     redriven,
@@ -179,8 +182,9 @@ class ConsumerGroup:
         them. So are those of earlier calls for one of its vchannels by name, and of one vchannel
         those of earlier calls for its collection; two such calls at once may append a letter twice.
         Each is appended once, whatever fails: call it again then. Raises as `dead`, and
-        NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
-        made again: these are left.
+        NoSuchVChannel for letters of a target that was dropped and made again: these are left, and
+        hold the log back until the group is sought past them. The error says whether all others are
+        appended; if another call holds some, it comes after 75 s without a new one, and more.
         """
         vchannels, parts = await self._vchannels(target), self._parts
         await check_there(parts.dead, self.name)
@@ -191,7 +195,15 @@ class ConsumerGroup:
         member = again.join(source, member="redrive")
         elsewhere = await appended_elsewhere(parts.calls, again.name, places)
         wanted = Wanted(target, vchannels, elsewhere)
-        return await redriven(member, partial(again.lag, source), wanted, parts.staged)
+
+        async def look() -> NotAppended:
+            held = await parts.offsets.describe(places)
+            upto = min([it.closed_tick for it in held.values()])
+            views = await parts.calls.list_all(places, again.name)
+            found = letters_up_to(parts.dead, places, upto)
+            return await not_appended(found, views, wanted, upto)
+
+        return await redriven(member, partial(again.lag, source), look, wanted, parts.staged)
 
     async def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.

@@ -1,6 +1,6 @@
 """Dead letters of a group: where they go, what they say, and the way back."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.client.cluster.collections import Collections
@@ -21,6 +21,7 @@ from broker.model.groups.dead_letter import (
     TICK,
     VCHANNEL,
 )
+from broker.model.ids import TimeTick
 from schemas.properties.keys import DEAD_COPY
 
 SUFFIX = ".dead"
@@ -133,6 +134,15 @@ async def letters(parts: LetterParts, group: str, most: int | None) -> list[Dead
             if most is not None and len(found) >= most:
                 break
     return found[:most]
+
+
+async def letters_up_to(
+    parts: LetterParts, places: Sequence[str], upto: TimeTick
+) -> AsyncIterator[list[DeadLetter]]:
+    """All dead letters that the log holds on these vchannels up to a closed tick."""
+    async with parts.readers.read_batches(places, until=upto) as reader:
+        async for batch in reader:
+            yield [it for it in map(letter_of, batch.messages) if it is not None]
 
 
 async def check_there(parts: LetterParts, group: str) -> None:

@@ -936,8 +936,9 @@ class ConsumerGroup:
         them. So are those of earlier calls for one of its vchannels by name, and of one vchannel
         those of earlier calls for its collection; two such calls at once may append a letter twice.
         Each is appended once, whatever fails: call it again then. Raises as `dead`, and
-        NoSuchVChannel, when all others are appended, for letters of a target that was dropped and
-        made again: these are left."""
+        NoSuchVChannel for letters of a target that was dropped and made again: these are left, and
+        hold the log back until the group is sought past them. The error says whether all others are
+        appended; if another call holds some, it comes after 75 s without a new one, and more."""
         ...
     def seek(self, target: str, start: GroupStart) -> list[GroupView]:
         """Set the group to another place; what was acknowledged above it is delivered again.
