@@ -93,7 +93,7 @@ class Redrive:
         self.acked += [it.tick for it in (batch.messages if messages is None else messages)]
 
     @asynccontextmanager
-    async def staged(self) -> AsyncIterator["Redrive"]:
+    async def staged(self) -> AsyncIterator[Any]:
         yield self
 
     async def left(self) -> Mapping[str, GroupLag]:

@@ -111,9 +111,9 @@ async def test_letters_of_a_collection_that_was_made_again_are_named_and_left(
             assert named >= 10
         assert await counted(log) == {b"late": 2}
         # The way out that the error names.
-        named = re.search(r'to \("tick", (\d+)\)', str(caught.value))
-        assert named is not None
-        way_out = ("tick", int(named[1]))
+        found = re.search(r'to \("tick", (\d+)\)', str(caught.value))
+        assert found is not None
+        way_out = ("tick", int(found[1]))
         await log.group(redrive_group("trains")).seek("workers.dead", way_out)
         assert await group.redrive("trains") == 0
 
