@@ -36,7 +36,14 @@ OWN_DRIVERS = tuple(
     for it in ("clusters", "exactly_once", "pages", "sink_commits", "tokens", "transfers")
 )
 """They start Spark drivers of their own, or none, and need not wait for the shared session."""
-LONG_ROOMS = (SPARK, "tests/chaos/", "tests/limits/", "tests/broker/cli/", "tests/broker/client/")
+LONG_ROOMS = (
+    SPARK,
+    "tests/chaos/",
+    "tests/limits/",
+    "tests/broker/cli/",
+    "tests/broker/client/",
+    "tests/scripts/",
+)
 
 settings.register_profile("long", max_examples=5000, deadline=None)
 """`--hypothesis-profile=long`, for properties that say nothing of their number of cases."""
