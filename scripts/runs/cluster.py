@@ -102,7 +102,9 @@ def show(state: ClusterState) -> None:
         table.add_row(host, state.addresses[host], told)
     console.print(table)
     inside = " ".join(state.inside(DRIVER))
-    console.print(f"{inside} tidemark health --server {state.servers}".strip())
+    # The one of this environment: a shell finds no other, and a namespace would run what it finds.
+    tidemark = Path(sys.executable).with_name("tidemark")
+    console.print(f"{inside} {tidemark} health --server {state.servers}".strip())
     console.print("then: python3 scripts/cluster.py demo | down")
 
 

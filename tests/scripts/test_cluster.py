@@ -11,8 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from hosts.etcd_program import find_etcd
-from hosts.kept_cluster import ClusterState, end_cluster, running_cluster
+from hosts.kept_cluster import ClusterState, end_cluster, running_cluster, started
 from java import find_java
+from runs.cluster import show
 from runs.hosts_demo.demo import told, totals_of, verdict
 
 from tests.missing_part import missing_part
@@ -127,6 +128,16 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     assert up.returncode in (1, 2)
     assert told in up.stderr
     assert not (tmp_path / "run" / "state.json").exists()
+
+
+def test_the_command_that_is_shown_names_the_program_of_this_environment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = started("keeper", os.getpid())
+    show(ClusterState(own, "a:1,b:1", "", {"driver": "tm1driver"}, {}, {}, ready=True))
+    tidemark = Path(sys.executable).with_name("tidemark")
+    shown = f"ip netns exec tm1driver {tidemark} health --server a:1,b:1\n"
+    assert shown in capsys.readouterr().out
 
 
 def test_a_number_that_differs_is_shown_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
