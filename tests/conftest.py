@@ -90,6 +90,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rocksmq-kills", type=int, default=8, help="kills of a process with an embedded queue"
     )
     parser.addoption(
+        "--switch-kills",
+        type=int,
+        default=8,
+        help="kills amid switches of the log to Kafka and back",
+    )
+    parser.addoption(
         "--schemas",
         choices=("pure", "compiled"),
         default="pure",

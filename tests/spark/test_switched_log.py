@@ -1,5 +1,10 @@
-"""A Spark stream and a named cursor while the log moves to Kafka and back, with kill -9 amid it."""
+"""A Spark stream and a named cursor while the log moves to Kafka and back.
 
+The broker is killed in each stage of both moves; `-o log_cli=true -o log_cli_level=INFO` prints
+which ones were hit.
+"""
+
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +22,13 @@ from broker.client import (
     TidemarkError,
     connect,
 )
+from tests.broker.app.switching.switch_programs import (
+    FIRST,
+    SECOND,
+    THIRD,
+    stage_on_disk,
+    until,
+)
 from tests.broker_process import BrokerProcess, free_port
 from tests.kafka_node import kafka_node, new_place
 
@@ -25,7 +37,10 @@ NAME, CURSOR = "trains", "billing"
 END_S = 900.0
 """Against hanging only."""
 POLL_S = 0.05
-SWITCHING = ("switching", "dropping", "done")
+SETTINGS = {"pchannels": "2", "log_level": "warning"}
+
+
+counts = logging.getLogger("tests.spark")
 
 
 class Appending:
@@ -88,14 +103,6 @@ async def programs(address: str) -> AsyncIterator[tuple[Client, Appending, Billi
         tasks.cancel_scope.cancel()
 
 
-async def until(log: Client, stages: tuple[str, ...]) -> None:
-    while True:
-        with suppress(TidemarkError):  # of a broker that starts
-            if (await log.admin.wal_status()).stage in stages:
-                return
-        await anyio.sleep(POLL_S)
-
-
 def started(spark: SparkSession, address: str, folder: Path) -> StreamingQuery:
     reader = spark.readStream.format("tidemark").option("server", address)
     frame = reader.option("subscribe", NAME).option("startingOffsets", "earliest").load()
@@ -118,8 +125,7 @@ async def test_a_stream_and_a_cursor_go_on_from_where_they_were_in_the_log_that_
 ) -> None:
     wal = f"{new_place(kafka_node).shown}?replication=1&sync=replicas"
     data, listen = tmp_path / "data", f"127.0.0.1:{free_port()}"
-    settings = {"pchannels": "2", "log_level": "warning"}
-    broker = BrokerProcess(data, listen, **settings)
+    broker, hit = BrokerProcess(data, listen, **SETTINGS), list[str]()
     try:
         with anyio.fail_after(END_S):
             async with programs(broker.address) as (log, appending, billing):
@@ -127,11 +133,13 @@ async def test_a_stream_and_a_cursor_go_on_from_where_they_were_in_the_log_that_
                 for target in (wal, ""):
                     await until_it_has_rows(query)
                     await log.admin.alter_wal(target)
-                    await until(log, SWITCHING)
-                    await anyio.to_thread.run_sync(broker.kill)
-                    broker = await anyio.to_thread.run_sync(
-                        lambda: BrokerProcess(data, listen, **settings)
-                    )
+                    for stages in (FIRST, SECOND, THIRD):
+                        await until(log, stages)
+                        await anyio.to_thread.run_sync(broker.kill)
+                        hit.append(await stage_on_disk(data))
+                        broker = await anyio.to_thread.run_sync(
+                            lambda: BrokerProcess(data, listen, **SETTINGS)
+                        )
                     await until(log, ("done",))
                     assert query.isActive, query.exception()
                     # The next ones begin with positions that the log of before gave.
@@ -154,3 +162,5 @@ async def test_a_stream_and_a_cursor_go_on_from_where_they_were_in_the_log_that_
     assert appending.landed.items() <= dict(found).items()
     assert len(dict(found)) == len(found), "each number once"
     assert billing.begun == 3
+    told = "killed in %s; %d acknowledged, %d in the log, %d rows in Spark"
+    counts.info(told, hit, len(appending.landed), len(found), len(rows))

@@ -1,7 +1,5 @@
-"""Real processes and a real Kafka: kill -9 in each stage, while programs append and read."""
+"""Switches of real processes to a real Kafka and back: what is refused, kept, and aborted."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -11,122 +9,38 @@ from benchmark.baselines.kafka_server import KafkaNode
 from broker.app import CannotStart
 from broker.backup.backup_failed import BackupFailed
 from broker.backup.live_folder import LiveFolder
-from broker.client import Appended, Client, DeadlineExceeded, OutcomeUnknown, TidemarkError, connect
-from broker.client.cluster import WalStatus
+from broker.client import Client, connect
 from broker.client.errors import InvalidArgument
 from broker.data_folder import DataFolder
+from tests.broker.app.switching.switch_programs import SECOND, programs, until
 from tests.broker_process import BrokerProcess, free_port
 from tests.kafka_node import kafka_node, new_place
 from tests.local_broker import local_broker
 from tests.local_etcd import EtcdServer
 
 __all__ = ["kafka_node"]
-POLL_S = 0.02
-THIRD = ("dropping", "done")
-SECOND = ("switching", *THIRD)
-FIRST = ("copying", *SECOND)
-"""Stages: a kill comes in the first of them, or later if that one was over at once."""
-Kills = tuple[tuple[str, ...], ...]
-END_S = 120.0
 
 
 def url(node: KafkaNode) -> str:
     return f"{new_place(node).shown}?replication=1&sync=replicas"
 
 
-class Programs:
-    """One that appends, one that reads, and a member of a group; they survive the broker."""
-
-    def __init__(self, log: Client) -> None:
-        self.log = log
-        self.landed: dict[int, Appended] = {}
-        self.sent: dict[int, bytes] = {}
-        self.read: list[tuple[int, bytes]] = []
-        self.acknowledged: set[bytes] = set()
-        self.stopping = False
-
-    async def append(self) -> None:
-        number = 0
-        while not self.stopping:
-            sent = b"%d" % number
-            number += 1
-            # Its answer died with the broker, or that was away for longer than appends wait.
-            with suppress(OutcomeUnknown, DeadlineExceeded):
-                self.landed[number] = await self.log.append("trains", sent, key=sent)
-                self.sent[number] = sent
-
-    async def read_on(self) -> None:
-        async for batch in self.log.read("trains", start="all"):
-            self.read += [(it.id, it.payload) for it in batch.messages]
-
-    async def work(self) -> None:
-        async with self.log.group("workers").join("trains") as member:
-            async for batch in member:
-                self.acknowledged.update(it.payload for it in batch.messages)
-                with suppress(TidemarkError):  # then they come again
-                    await batch.ack()
-
-    def through(self, wanted: set[tuple[int, bytes]]) -> bool:
-        return wanted <= set(self.read) and set(self.sent.values()) <= self.acknowledged
-
-    async def until_all_are_through(self) -> None:
-        self.stopping = True
-        wanted = {(int(it.id), self.sent[number]) for number, it in self.landed.items()}
-        with anyio.fail_after(END_S):
-            while not self.through(wanted):  # noqa: ASYNC110 - of a broker
-                await anyio.sleep(POLL_S)
-        payloads = [payload for _, payload in self.read]
-        assert len(payloads) == len(set(payloads)), "each once"
-
-
-@asynccontextmanager
-async def programs(address: str) -> AsyncIterator[Programs]:
-    async with connect(address) as log, anyio.create_task_group() as tasks:
-        await log.collections.create("trains", shards=2)
-        await log.group("workers").create("trains", start="all")
-        those = Programs(log)
-        for each in (those.append, those.read_on, those.work):
-            tasks.start_soon(each)
-        yield those
-        tasks.cancel_scope.cancel()
-
-
-async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
-    with anyio.fail_after(END_S):
-        while True:
-            try:
-                status = await log.admin.wal_status()
-            except TidemarkError:
-                continue  # of a broker that starts
-            if status.stage in stages:
-                return status
-            await anyio.sleep(POLL_S)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "there", "back"),
-    [
-        ("0", (FIRST, SECOND, THIRD), (SECOND,)),
-        ("2", (SECOND,), ()),
-    ],
-    ids=["one process", "two nodes"],
-)
-async def test_kill_9_in_each_stage_there_and_back_loses_and_doubles_nothing(
-    kafka_node: KafkaNode, tmp_path: Path, nodes: str, there: Kills, back: Kills
+async def test_kill_9_of_two_nodes_there_and_back_loses_and_doubles_nothing(
+    kafka_node: KafkaNode, tmp_path: Path
 ) -> None:
+    """Of one process, in every stage: tests/chaos/test_kill_nine_switches.py."""
     data, wal, listen = tmp_path / "data", url(kafka_node), f"127.0.0.1:{free_port()}"
-    settings = {"pchannels": "2", "log_level": "warning", "nodes": nodes}
+    settings = {"pchannels": "2", "log_level": "warning", "nodes": "2"}
     broker = BrokerProcess(data, listen, **settings)
     try:
         async with programs(broker.address) as those:
-            for target, kills in ((wal, there), ("", back)):
+            for target in (wal, ""):
                 await those.log.admin.alter_wal(target)
-                for stages in kills:
-                    await until(those.log, stages)
-                    await anyio.to_thread.run_sync(broker.kill)
-                    broker = await anyio.to_thread.run_sync(
-                        lambda: BrokerProcess(data, listen, **settings)
-                    )
+                await until(those.log, SECOND)
+                await anyio.to_thread.run_sync(broker.kill)
+                broker = await anyio.to_thread.run_sync(
+                    lambda: BrokerProcess(data, listen, **settings)
+                )
                 status = await until(those.log, ("done", "aborted"))
                 assert (status.stage, status.place) == ("done", target)
                 assert not any(it.trouble for it in status.channels)

@@ -1,0 +1,97 @@
+"""Programs that go on while the log is switched and its broker killed, and where a kill hit."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+
+from broker.app.stores.stored_places import StoredPlaces
+from broker.client import Appended, Client, DeadlineExceeded, OutcomeUnknown, TidemarkError, connect
+from broker.client.cluster import WalStatus
+from broker.core.cluster.wal_alter import SEGMENTED
+from broker.data_folder import DataFolder
+from broker.meta.sqlite import SqliteMetaStore
+
+POLL_S = 0.02
+THIRD = ("dropping", "done")
+SECOND = ("switching", *THIRD)
+FIRST = ("copying", *SECOND)
+"""Stages: a kill comes in the first of them, or later if that one was over at once."""
+END_S = 120.0
+
+
+class Programs:
+    """One that appends, one that reads, and a member of a group; they survive the broker."""
+
+    def __init__(self, log: Client) -> None:
+        self.log = log
+        self.landed: dict[int, Appended] = {}
+        self.sent: dict[int, bytes] = {}
+        self.read: list[tuple[int, bytes]] = []
+        self.acknowledged: set[bytes] = set()
+        self.stopping = False
+
+    async def append(self) -> None:
+        number = 0
+        while not self.stopping:
+            sent = b"%d" % number
+            number += 1
+            # Its answer died with the broker, or that was away for longer than appends wait.
+            with suppress(OutcomeUnknown, DeadlineExceeded):
+                self.landed[number] = await self.log.append("trains", sent, key=sent)
+                self.sent[number] = sent
+
+    async def read_on(self) -> None:
+        async for batch in self.log.read("trains", start="all"):
+            self.read += [(it.id, it.payload) for it in batch.messages]
+
+    async def work(self) -> None:
+        async with self.log.group("workers").join("trains") as member:
+            async for batch in member:
+                self.acknowledged.update(it.payload for it in batch.messages)
+                with suppress(TidemarkError):  # then they come again
+                    await batch.ack()
+
+    def through(self, wanted: set[tuple[int, bytes]]) -> bool:
+        return wanted <= set(self.read) and set(self.sent.values()) <= self.acknowledged
+
+    async def until_all_are_through(self) -> None:
+        self.stopping = True
+        wanted = {(int(it.id), self.sent[number]) for number, it in self.landed.items()}
+        with anyio.fail_after(END_S):
+            while not self.through(wanted):  # noqa: ASYNC110 - of a broker
+                await anyio.sleep(POLL_S)
+        payloads = [payload for _, payload in self.read]
+        assert len(payloads) == len(set(payloads)), "each once"
+
+
+@asynccontextmanager
+async def programs(address: str) -> AsyncIterator[Programs]:
+    async with connect(address) as log, anyio.create_task_group() as tasks:
+        await log.collections.create("trains", shards=2)
+        await log.group("workers").create("trains", start="all")
+        those = Programs(log)
+        for each in (those.append, those.read_on, those.work):
+            tasks.start_soon(each)
+        yield those
+        tasks.cancel_scope.cancel()
+
+
+async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
+    with anyio.fail_after(END_S):
+        while True:
+            try:
+                status = await log.admin.wal_status()
+            except TidemarkError:
+                continue  # of a broker that starts
+            if status.stage in stages:
+                return status
+            await anyio.sleep(POLL_S)
+
+
+async def stage_on_disk(data: Path) -> str:
+    """The stage of the newest switch of a broker that was killed."""
+    async with await SqliteMetaStore.open(DataFolder(data).metadata) as store:
+        alter = await StoredPlaces(store, SEGMENTED).alter()
+    return alter.stage.name.lower() if alter else ""

@@ -1,0 +1,112 @@
+"""kill -9 in each stage of a switch of the log to Kafka and back, `--switch-kills N` times.
+
+Programs append, read and work in a group all the while. The metadata on the disk tells which stage
+a kill has hit; kills go on until each stage was hit in both directions.
+"""
+
+import logging
+import random
+from collections import Counter
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+
+import anyio
+import pytest
+from benchmark.baselines.kafka_server import KafkaNode
+
+from broker.client import Client
+from broker.client.errors import InvalidArgument
+from tests.broker.app.switching.switch_programs import Programs, programs, stage_on_disk, until
+from tests.broker_process import BrokerProcess, free_port
+from tests.kafka_node import kafka_node, new_place
+
+__all__ = ["kafka_node"]
+STAGES = ("copying", "switching", "aborting", "dropping")
+"""The place of the log changes in three of them, so the next round goes the other way."""
+ENDED = ("done", "aborted")
+SETTINGS = {"pchannels": "2", "log_level": "warning"}
+LATER_S_MAX = 0.2
+KILL_S_MAX = 120.0
+"""For one kill, against hanging only."""
+
+counts = logging.getLogger("tests.chaos")
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    return max(2 * len(STAGES), int(request.config.getoption("--switch-kills")))
+
+
+class Switched:
+    """A broker whose log is switched, and killed amid it; `hit` counts stages, by direction."""
+
+    def __init__(self, data: Path, chosen: random.Random) -> None:
+        self._data, self._chosen = data, chosen
+        self._listen = f"127.0.0.1:{free_port()}"
+        self.broker = self._started()
+        self.hit: Counter[tuple[str, str]] = Counter()
+
+    def _started(self) -> BrokerProcess:
+        return BrokerProcess(self._data, self._listen, **SETTINGS)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each stage was hit in both directions."""
+        return all(self.hit[stage, way] for stage in STAGES for way in ("there", "back"))
+
+    async def switch(self, log: Client, target: str, aim: str) -> str:
+        """Switch, with a kill in the stage `aim` or soon after; the place of the log then."""
+        await log.admin.alter_wal(target)
+        if aim == "aborting":
+            await anyio.sleep(self._chosen.uniform(0.0, LATER_S_MAX))
+            with suppress(InvalidArgument):  # it is too late
+                await log.admin.abort_wal()
+        while (await log.admin.wal_status()).stage not in (aim, *ENDED):
+            pass
+        if aim != "dropping" and self._chosen.random() < 0.5:  # that one is over soon
+            await anyio.sleep(self._chosen.uniform(0.0, LATER_S_MAX))
+        await anyio.to_thread.run_sync(self.broker.kill)
+        self.hit[await stage_on_disk(self._data), "there" if target else "back"] += 1
+        self.broker = await anyio.to_thread.run_sync(self._started)
+        status = await until(log, ENDED)
+        assert status.place == (status.source if status.stage == "aborted" else target)
+        assert not any(it.trouble for it in status.channels)
+        return status.place
+
+
+@pytest.mark.slow
+async def test_kill_nine_in_each_stage_of_a_switch_loses_and_doubles_nothing(
+    kafka_node: KafkaNode, tmp_path: Path, kills: int
+) -> None:
+    wal, place = f"{new_place(kafka_node).shown}?replication=1&sync=replicas", ""
+    switched = Switched(tmp_path / "data", random.Random(kills))
+    try:
+        async with programs(switched.broker.address) as those:
+            for aim in cycle(STAGES):
+                with anyio.fail_after(KILL_S_MAX):
+                    place = await switched.switch(those.log, "" if place else wal, aim)
+                if switched.hit.total() >= kills and switched.is_complete:
+                    break
+            await those.until_all_are_through()
+            await check(those)
+            assert (await those.log.admin.health()).warnings == ()
+        assert switched.broker.terminate() == 0
+    finally:
+        switched.broker.kill()
+    told = "%d kills, %d acknowledged: %s"
+    counts.info(told, switched.hit.total(), len(those.landed), dict(sorted(switched.hit.items())))
+
+
+async def check(those: Programs) -> None:
+    """The log of now has what was acknowledged, once, with the ids that were told."""
+    found: list[tuple[int, bytes]] = []
+    async for batch in those.log.read("trains", start="all", until="now"):
+        found += [(int(it.id), it.payload) for it in batch.messages]
+    acknowledged = {(int(it.id), those.sent[number]) for number, it in those.landed.items()}
+    lost = acknowledged - set(found)
+    assert not lost
+    payloads = Counter(payload for _, payload in found)
+    assert not [it for it, times in payloads.items() if times > 1]
+    # The reader read them from whichever log there was.
+    assert sorted(those.read) == sorted(found)
