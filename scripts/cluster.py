@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("what", choices=("up", "demo", "down"))
     what = parser.parse_known_args()[0].what
     if what != "down":
-        os.environ["TIDEMARK_CLUSTER_FOLDER"] = str(CLUSTER)
+        os.environ["CLUSTER_FOLDER"] = str(CLUSTER)
         hand_over_with_spark("runs.cluster", work=".cluster", extras=EXTRAS)
     parser.parse_args()
     ended = end_cluster(CLUSTER)

@@ -24,7 +24,8 @@ from rich.table import Table
 from runs.hosts_demo.seats import DRIVER, MORE_NODES
 
 UP_S_MAX = 400.0
-FOLDER = "TIDEMARK_CLUSTER_FOLDER"
+FOLDER = "CLUSTER_FOLDER"
+"""A variable; nodes warn of one that begins as their settings do and is none."""
 console = Console(highlight=False, soft_wrap=True)
 
 

@@ -50,7 +50,7 @@ def environment(folder: Path) -> dict[str, str]:
     paths = [ROOT, ROOT / "scripts", ROOT / "broker" / "spark"]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")]),
-        "TIDEMARK_CLUSTER_FOLDER": str(folder),
+        "CLUSTER_FOLDER": str(folder),
     }
 
 
@@ -104,6 +104,7 @@ def test_all_flights_come_out_although_a_host_dies_and_a_link_is_cut(
         assert (link in done.stdout) == bool(state.namespaces)
         assert "5,000 flights of 2 carriers" in done.stdout
         assert ("0 failed queries" in done.stdout) == WITH_SPARK
+        assert "not a setting" not in (folder / "node-1.log").read_text()
         now = running_cluster(folder)
         ended = end_cluster(folder)
         assert {*ended} == {it.name for it in now.processes} | {"keeper"}
