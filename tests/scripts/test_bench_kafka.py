@@ -1,6 +1,9 @@
 """Kafka as a baseline: which jars are taken, and that a wrong one is never run."""
 
 import hashlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,24 @@ def test_a_jar_is_fetched_once(tmp_path: Path) -> None:
     assert (jar.read_bytes(), jar.name) == (JAR, "some-1.0.jar")
     assert class_path(tmp_path / "new", WANTED, fetch) == [jar]
     assert asked == [CENTRAL + "org/apache/kafka/some/1.0/some-1.0.jar"]
+
+
+def test_of_several_at_once_one_fetches_a_jar(tmp_path: Path) -> None:
+    asked, begun = list[str](), threading.Barrier(8)
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        time.sleep(0.1)  # noqa: TID251 - a download takes a while
+        return JAR
+
+    def jars() -> list[Path]:
+        begun.wait()
+        return class_path(tmp_path, WANTED, fetch)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [it.result() for it in [pool.submit(jars) for _ in range(8)]]
+    assert found == 8 * [[tmp_path / "some-1.0.jar"]]
+    assert len(asked) == 1
 
 
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(tmp_path: Path) -> None:

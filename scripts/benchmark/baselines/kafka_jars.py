@@ -3,9 +3,12 @@
 `kafka_jars.txt` names each jar by its path on Maven Central, with the checksum it must have.
 """
 
+import fcntl
 import hashlib
+import os
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CENTRAL = "https://repo1.maven.org/maven2/"
@@ -39,21 +42,34 @@ def class_path(folder: Path, wanted: str, fetch: Fetch = fetched) -> list[Path]:
     """All jars in this folder, each with the right checksum; those that are not there are fetched.
 
     `wanted` is the content of a list. Raises BadJar; a jar that is not the right one is not kept.
+    Of several processes one fetches, and the others wait for it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
-    for path, checksum in listed(wanted):
-        jar = folder / Path(path).name
-        if not jar.exists() or _checksum(jar.read_bytes()) != checksum:
-            content = fetch(CENTRAL + path)
-            if _checksum(content) != checksum:
-                raise BadJar(f"{CENTRAL}{path} has another SHA-512 than {LIST.name} says")
-            # Renamed when whole, so that an interrupted run leaves no half of a jar.
-            partial = jar.with_suffix(".part")
-            partial.write_bytes(content)
-            partial.rename(jar)
-        found.append(jar)
-    return found
+    with _locked(folder):
+        return [_jar(folder, path, checksum, fetch) for path, checksum in listed(wanted)]
+
+
+def _jar(folder: Path, path: str, checksum: str, fetch: Fetch) -> Path:
+    jar = folder / Path(path).name
+    if jar.exists() and _checksum(jar.read_bytes()) == checksum:
+        return jar
+    content = fetch(CENTRAL + path)
+    if _checksum(content) != checksum:
+        raise BadJar(f"{CENTRAL}{path} has another SHA-512 than {LIST.name} says")
+    # Renamed when whole, so that an interrupted run leaves no half of a jar.
+    partial = jar.with_suffix(".part")
+    partial.write_bytes(content)
+    return partial.rename(jar)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _checksum(content: bytes) -> str:
