@@ -9,7 +9,7 @@ JSON text, so equal positions must give equal text.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from broker.client import Cut
 from broker.model.channel import ChannelOffsets
@@ -111,7 +111,7 @@ def to_position(offset: Mapping[str, Any]) -> Position:
     """
     tick, ends, ahead = offset.get(TICK), offset.get(ENDS), offset.get(AHEAD, {})
     # Not isinstance: a JSON `true` would pass as an int.
-    if type(tick) is int and isinstance(ends, dict) and isinstance(ahead, dict):
+    if type(tick) is int and _are_numbers(ends) and _are_numbers(ahead):
         return Position(
             TimeTick(tick),
             {name: MessageId(end) for name, end in ends.items()},
@@ -124,6 +124,10 @@ def to_position(offset: Mapping[str, Any]) -> Position:
             " checkpointLocation, and with startingTick or startingTimestamp where it ended"
         )
     raise BadCheckpoint(f"{shown} is not an offset of this source; use a new checkpointLocation")
+
+
+def _are_numbers(found: object) -> TypeGuard[dict[str, int]]:
+    return isinstance(found, dict) and all(type(it) is int for it in found.values())
 
 
 def check_subscription(position: Position, vchannels: Collection[str]) -> None:

@@ -47,6 +47,8 @@ def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() ->
         ({}, "not an offset of this source"),
         ({"tick": "7", "ends": {}}, "not an offset of this source"),
         ({"tick": 7}, "not an offset of this source"),
+        ({"tick": 7, "ends": {"a": {"b": 1}}}, "not an offset of this source"),
+        ({"tick": 7, "ends": {"a": 1}, "ahead": {"a": True}}, "not an offset of this source"),
     ],
 )
 def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None:
