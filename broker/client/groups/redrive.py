@@ -225,9 +225,11 @@ async def redriven(
                 continue
             if done.has_lost:
                 found = await look()
+                # Somebody may have sought past them meanwhile.
+                done.has_lost = found.lost > 0
                 if found.lost and not found.others:
                     raise _left_out(wanted.target, found, done.appended)
-                if now_s - quiet_since_s >= HELD_S:
+                if found.lost and now_s - quiet_since_s >= HELD_S:
                     raise _held(wanted.target, found, done.appended)
                 pause_s *= 2
             elif not any(it.messages for it in (await left()).values()):

@@ -84,6 +84,7 @@ class Redrive:
     def __init__(self, coming: Mapping[float, Batch]) -> None:
         self.member: Any = Member(coming)
         self.others_until_s = 0.0
+        self.lost = 1
         self.acked: list[int] = []
 
     async def append(self, *_: object, **__: object) -> None:
@@ -101,7 +102,7 @@ class Redrive:
 
     async def look(self) -> NotAppended:
         others = int(anyio.current_time() < self.others_until_s)
-        return NotAppended(TimeTick(9), 1, [f"5 of {OLD}"], others)
+        return NotAppended(TimeTick(9), self.lost, [f"5 of {OLD}"][: self.lost], others)
 
     async def run(self) -> int:
         return await redriven(self.member, self.left, self.look, wanted(), self.staged)
@@ -134,6 +135,16 @@ def test_lost_letters_that_come_again_do_not_keep_it_from_its_end() -> None:
         assert "0 others were appended, and 1 are still to be" in told
         assert "run redrive again. Do not seek" in told
         assert '"tick"' not in told
+
+    run_seeded(1, scenario)
+
+
+def test_it_ends_as_without_lost_letters_when_somebody_has_sought_past_them() -> None:
+    async def scenario() -> None:
+        here = Redrive({0.1: Batch(copy(5, OLD), copy(6, NOW))})
+        here.lost = 0
+        assert await here.run() == 1
+        assert anyio.current_time() < HELD_S
 
     run_seeded(1, scenario)
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.client import Client, Message
 from broker.client.errors import BadTarget, NoSuchCollection, NoSuchCursor, NoSuchVChannel
+from broker.client.groups.consumer_group import ConsumerGroup
 from broker.client.groups.redrive import old_cursor, redrive_group
 from broker.core.groups.group_rules import name_refusal
 from broker.core.naming import pchannel_of
@@ -33,6 +34,20 @@ async def all_die(log: Client) -> None:
     while any(it.group.dying for it in await group.describe("trains")):
         pass
     await until_empty(log, "workers")
+
+
+async def made_again(log: Client) -> ConsumerGroup:
+    """The group of a collection that was dropped since, with one more dead letter, "late"."""
+    await log.collections.drop("trains")
+    await log.collections.create("trains", shards=1)
+    await log.append("trains", b"late")
+    group = log.group("workers")
+    await group.create("trains", deliveries_max=5)
+    async with group.join("trains") as member:
+        await (await take(member)).reject("too late")
+    while len(await group.dead()) == LETTERS:
+        pass
+    return group
 
 
 async def counted(log: Client) -> Counter[bytes]:
@@ -93,15 +108,7 @@ async def test_letters_of_a_collection_that_was_made_again_are_named_and_left(
     async with running(tmp_path) as (_, log):
         await all_die(log)
         before = await log.group("workers").dead()
-        await log.collections.drop("trains")
-        await log.collections.create("trains", shards=1)
-        await log.append("trains", b"late")
-        group = log.group("workers")
-        await group.create("trains", deliveries_max=5)
-        async with group.join("trains") as member:
-            await (await take(member)).reject("too late")
-        while len(await group.dead()) == LETTERS:
-            pass
+        group = await made_again(log)
         for appended in (1, 0):
             told = f"^{LETTERS} dead letters of 'trains' are left.*; {appended} others were"
             with pytest.raises(NoSuchVChannel, match=told) as caught:
@@ -123,15 +130,7 @@ async def test_what_another_redrive_holds_is_waited_for_before_letters_are_calle
 ) -> None:
     async with running(tmp_path) as (_, log):
         await all_die(log)
-        await log.collections.drop("trains")
-        await log.collections.create("trains", shards=1)
-        await log.append("trains", b"late")
-        group = log.group("workers")
-        await group.create("trains", deliveries_max=5)
-        async with group.join("trains") as member:
-            await (await take(member)).reject("too late")
-        while len(await group.dead()) == LETTERS:
-            pass
+        group = await made_again(log)
         # As one that dies before its commit.
         async with log.group(redrive_group("trains")).join("workers.dead") as other:
             late = None
