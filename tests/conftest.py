@@ -23,6 +23,7 @@ sys.path += [str(ROOT), str(ROOT / "scripts")]
 from broker.spark.gateway import Gateway  # noqa: E402 - as below
 from broker.version import version_text  # noqa: E402 - of the wheel, else of this checkout
 from schemas.compiled import compiled  # noqa: E402
+from tests.long_test import told_when_long  # noqa: E402
 
 structlog.configure(logger_factory=structlog.stdlib.LoggerFactory())
 """A broker in the test's own process must not write into what a command of the test prints."""
@@ -31,14 +32,11 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 """For Kafka and Spark, whose processes live for seconds: the compiler that is quick, not the one
 whose code is. A start takes nearly half of the processor time less."""
 
-SPARK = "tests/spark/"
-OWN_DRIVERS = tuple(
-    f"{SPARK}test_{it}.py"
-    for it in ("clusters", "exactly_once", "pages", "sink_commits", "tokens", "transfers")
-)
-"""They start Spark drivers of their own, or none, and need not wait for the shared session."""
+STDERR = pytest.StashKey[int]()
+"""A descriptor of standard error, which is captured later."""
+
 LONG_ROOMS = (
-    SPARK,
+    "tests/spark/",
     "tests/chaos/",
     "tests/limits/",
     "tests/broker/cli/",
@@ -108,6 +106,14 @@ def pytest_configure(config: pytest.Config) -> None:
     found = "compiled" if compiled() else "pure"
     if found != config.getoption("--schemas"):
         raise pytest.UsageError(f"these schemas are {found}; pass --schemas {found} to test them")
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell what a test waits for, before `faulthandler_timeout` ends its process."""
+    with told_when_long(item.nodeid, item.config.stash[STDERR]):
+        return (yield)
 
 
 def pytest_report_header() -> str:
@@ -157,20 +163,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out whole files, as the brokers of their fixtures serve all tests of a file."""
-    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is installed
+    """Hand out whole files."""
+    from tests.gate_workers import scheduler  # noqa: PLC0415 - only where xdist is installed
 
-    class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
-        """One worker gets all tests that share a session of Spark."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return SPARK if file.startswith(SPARK) and file not in OWN_DRIVERS else file
-
-    # In the order of the items above. By itself it hands out files with many tests first, and what
-    # is long, a few tests of real processes, last.
-    config.option.loadscopereorder = False
-    return WholeFiles(config, log)
+    return scheduler(config, log)
 
 
 def pytest_unconfigure() -> None:
