@@ -32,6 +32,10 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLeve
 """For Kafka and Spark, whose processes live for seconds: the compiler that is quick, not the one
 whose code is. A start takes nearly half of the processor time less."""
 
+for mark in ("WARN", "SLOW", "REFUSE"):
+    os.environ.setdefault(f"TIDEMARK_DISK_{mark}_PERCENT", "100")
+"""How much of the disk others use is not what brokers of tests are to be judged by."""
+
 STDERR = pytest.StashKey[int]()
 """A descriptor of standard error, which is captured later."""
 
