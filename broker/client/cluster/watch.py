@@ -8,6 +8,7 @@ from anyio.abc import TaskGroup
 
 from broker.client.errors import ClosedClient, ProtocolBroken, ServerRefusal, TidemarkError
 from broker.client.net.backoff import Backoff
+from broker.client.net.drop import Drop
 from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
 from broker.model.ids import TimeTick
 
@@ -29,6 +30,7 @@ class Watch:
         # Apart from this object: the running task must not keep a watch alive that was dropped.
         self._follower = _Follower(stream, after)
         self._started = False
+        self._drop: Drop | None = None
 
     def __aiter__(self) -> "Watch":
         return self
@@ -36,6 +38,7 @@ class Watch:
     async def __anext__(self) -> TimeTick:
         if not self._started:
             self._started = True
+            self._drop = Drop(self._follower.cancel)
             self._tasks.start_soon(self._follower.run)
         return await self._follower.take()
 
@@ -50,8 +53,9 @@ class Watch:
         self._close()
 
     def __del__(self) -> None:
-        """Ends the stream of a watch that was dropped without `aclose`."""
-        self._close()
+        """Ends the stream of a watch that was dropped without `aclose`, on any thread."""
+        if self._drop is not None:
+            self._drop.now()
 
     def _close(self) -> None:
         self._started = True
@@ -79,7 +83,7 @@ class _Follower:
             raise ClosedClient("the watch is closed") from None
 
     def cancel(self) -> None:
-        # Otherwise its scope belongs to no task, and the event loop may be closed (`__del__`).
+        # Otherwise its scope belongs to no task.
         if self._running:
             self._scope.cancel()
         self._ready.close()

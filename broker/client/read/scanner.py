@@ -24,6 +24,7 @@ from broker.client.errors import (
     TidemarkError,
 )
 from broker.client.message import Batch, Received
+from broker.client.net.drop import Drop
 from broker.client.net.one_slot_queue import OneSlotQueue, QueueClosed, QueueEnded
 from broker.client.read.cursor_reader import CursorReader
 from broker.client.read.deliveries import B, Deliveries, Source, UnackedBatch
@@ -177,9 +178,9 @@ class Reading(Generic[B]):
             raise ClosedClient("the scanner is closed")
 
     def __del__(self) -> None:
-        """Close the streams of a scanner that was dropped without `close`."""
+        """Close the streams of a scanner that was dropped without `close`, on any thread."""
         if self._merge is not None:
-            self._merge.cancel()
+            self._merge.drop.now()
 
 
 class Scanner(Reading[Batch]):
@@ -222,6 +223,7 @@ class _Merge(Generic[B]):
         self._complete = False
         self._stopped = False
         self._ended = ended
+        self.drop = Drop(self.cancel)
 
     @property
     def deliveries(self) -> Sequence[Deliveries[B]]:
@@ -252,7 +254,7 @@ class _Merge(Generic[B]):
             raise ClosedClient("the scanner is closed") from None
 
     def cancel(self) -> None:
-        # After `_run` its scope belongs to no task, and the event loop may be closed (`__del__`).
+        # After `_run` its scope belongs to no task.
         if not self._stopped:
             self._scope.cancel()
         self._queue.close()

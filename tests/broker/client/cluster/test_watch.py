@@ -31,12 +31,18 @@ class Server:
             self.ended.set()
 
 
-async def test_a_watch_that_is_dropped_after_its_first_tick_ends_its_stream() -> None:
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "on another thread"])
+async def test_a_watch_that_is_dropped_after_its_first_tick_ends_its_stream(
+    elsewhere: bool,
+) -> None:
     server = Server()
     async with anyio.create_task_group() as tasks:
-        watch = Watch(server.stream, tasks, TimeTick(0))
-        assert await anext(watch) == 1
-        del watch
+        watches = [Watch(server.stream, tasks, TimeTick(0))]
+        assert await anext(watches[0]) == 1
+        if elsewhere:
+            await anyio.to_thread.run_sync(watches.clear)
+        else:
+            watches.clear()
         gc.collect()
         with anyio.fail_after(GUARD_S):
             await server.ended.wait()

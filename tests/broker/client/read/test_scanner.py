@@ -27,7 +27,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self._numbers: asyncio.Queue[tuple[int, asyncio.Task[None] | None]] = asyncio.Queue()
-        self.planned = asyncio.Event()
+        self.planned, self.ended = asyncio.Event(), asyncio.Event()
         self.planned.set()
 
     def hand_over(self, number: int, then_cancel: "asyncio.Task[None] | None" = None) -> None:
@@ -35,6 +35,12 @@ class Scripted:
         self._numbers.put_nowait((number, then_cancel))
 
     async def run(self, deliveries: Deliveries[Batch]) -> None:
+        try:
+            await self._deliver(deliveries)
+        finally:
+            self.ended.set()
+
+    async def _deliver(self, deliveries: Deliveries[Batch]) -> None:
         while True:
             number, step = await self._numbers.get()
             if number == END:
@@ -193,3 +199,37 @@ async def test_one_that_is_dropped_in_any_state_leaves_no_warning(cancelled: boo
             tasks.cancel_scope.cancel()
         gc.collect()
     assert [str(each.message) for each in said] == []
+
+
+@pytest.mark.parametrize("batches", [0, 3], ids=["nothing to give", "one taken, one waiting"])
+async def test_one_that_the_collector_drops_on_another_thread_ends_its_streams(
+    batches: int,
+) -> None:
+    scripted = Scripted()
+    for number in range(1, batches + 1):
+        scripted.hand_over(number)
+    async with anyio.create_task_group() as tasks:
+        dropped = [Scanner(scripted.plan, tasks)]
+        await dropped[0].open()
+        await anyio.wait_all_tasks_blocked()
+        await anyio.to_thread.run_sync(dropped.clear)
+        with anyio.fail_after(GUARD_S):
+            await scripted.ended.wait()
+
+
+async def test_one_that_a_forked_child_drops_goes_on_in_the_parent() -> None:
+    scripted = Scripted()
+    async with anyio.create_task_group() as tasks:
+        dropped = [Scanner(scripted.plan, tasks)]
+        await dropped[0].open()
+        child = os.fork()
+        if child == 0:
+            dropped.clear()
+            os._exit(7)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
+        await anyio.wait_all_tasks_blocked()
+        assert not scripted.ended.is_set()
+        scripted.hand_over(1)
+        assert (await anext(dropped[0])).closed_tick == 1
+        await dropped[0].close()
