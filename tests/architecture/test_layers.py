@@ -19,6 +19,6 @@ def test_no_package_imports_what_it_must_not_know() -> None:
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     command = [sys.executable, "-c", LINT, "--no-cache"]
     told = subprocess.run(
-        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=200, check=False
     )
     assert told.returncode == 0, told.stdout + told.stderr

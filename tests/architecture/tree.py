@@ -14,7 +14,9 @@ GENERATED = "schemas/generated/"
 def tracked() -> tuple[str, ...]:
     """Every file git knows, those that are new and not ignored included."""
     command = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=True
+    ).stdout
     return tuple(name for name in listing.splitlines() if (ROOT / name).exists())
 
 

@@ -26,6 +26,7 @@ def test_nothing_meets_protobufs_descriptor_pool() -> None:
         check=True,
         capture_output=True,
         text=True,
+        timeout=200,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert done.stdout == "[]\n"

@@ -17,7 +17,12 @@ def fuzzed(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "runs.fuzz", "--seeded", "--out", str(out), *options]
     paths = os.pathsep.join((str(ROOT), str(ROOT / "scripts")))
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env=os.environ | {"PYTHONPATH": paths},
     )
 
 

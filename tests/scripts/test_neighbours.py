@@ -34,7 +34,8 @@ def test_both_tenants_are_measured_and_the_loud_one_gets_less_than_it_asks_for()
     paths = os.pathsep.join((str(ROOT), str(ROOT / "scripts")))
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "runs.neighbours", "--seconds", "0.5", "--rounds", "1"],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=200, check=False,
+        env=os.environ | {"PYTHONPATH": paths},
     )  # fmt: skip
     assert ended.returncode in (0, 1), ended.stderr
     said = ended.stdout

@@ -35,7 +35,8 @@ def test_the_streams_of_every_kind_end_here_and_on_another_node(more: list[str])
     options = ("--streams", "48", "--rounds", "1", "--nodes", "1")
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "runs.revocation", *options, *more],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=200, check=False,
+        env=os.environ | {"PYTHONPATH": paths},
     )  # fmt: skip
     # 1 on a machine that is too busy to be in time.
     assert ended.returncode in (0, 1), ended.stderr

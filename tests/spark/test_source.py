@@ -297,5 +297,7 @@ def test_the_module_spark_looks_for_imports_nothing_but_pyspark() -> None:
         "import sys, pyspark_tidemark\n"
         "print([n for n in sys.modules if n.split('.')[0] in ('broker', 'schemas', 'grpclib')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -45,7 +45,12 @@ REFUSED, TIMED_OUT = 111, 11
 def test_hosts_see_each_other_unless_they_are_cut_off_one_way_or_the_other() -> None:
     child = CHILD.replace("{root!r}", repr(str(ROOT)))
     done = subprocess.run(
-        [sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", child],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     if done.returncode == NOT_HERE:
         missing_part(done.stdout)
