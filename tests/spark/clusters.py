@@ -7,6 +7,7 @@ what was read by a batch query, and what a streaming query has written.
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,9 +117,24 @@ def session(kind: str, folder: Path) -> SparkSession:
         # Read by the Python of the test for an executor without Tidemark.
         "spark.executorEnv.ON_DRIVER": "",
     }
+    if kind == "connect":
+        settings["spark.connect.grpc.binding.port"] = str(own_connect_port())
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def own_connect_port() -> int:
+    """A free port that the client of this process takes, too: two runs share no server.
+
+    By itself a local server listens at 15002, and a second one on the machine fails.
+    """
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs grpc
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
+    return port
 
 
 if __name__ == "__main__":
