@@ -116,6 +116,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Tell what a test waits for, before `faulthandler_timeout` ends its process."""
+    if not float(item.config.getini("faulthandler_timeout") or 0):
+        return (yield)  # it is meant to take long
     with told_when_long(item.nodeid, item.config.stash[STDERR]):
         return (yield)
 
