@@ -7,7 +7,6 @@ what was read by a batch query, and what a streaming query has written.
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,14 +124,13 @@ def session(kind: str, folder: Path) -> SparkSession:
 
 
 def own_connect_port() -> int:
-    """A free port that the client of this process takes, too: two runs share no server.
+    """The port of CONNECT_PORT, which the client of this process takes, too.
 
     By itself a local server listens at 15002, and a second one on the machine fails.
     """
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs grpc
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = int(os.environ["CONNECT_PORT"])
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
     return port
 

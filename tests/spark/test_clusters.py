@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from broker.client import Client
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, free_port
 from tests.spark.conftest import WithClient
 from tests.spark.driver import PATHS
 from tests.spark.test_columns import make
@@ -30,6 +30,7 @@ def run(
     """What the script has found. `environment`: what differs from this process's."""
     paths = os.pathsep.join(filter(None, [*PATHS, os.environ.get("PYTHONPATH", "")]))
     given = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": paths}
+    given["CONNECT_PORT"] = str(free_port())
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), kind, broker.address, name, str(folder)],
         capture_output=True,
