@@ -161,8 +161,15 @@ def see_kinds(broker: Broker, seen: set[str]) -> set[str]:
 
 
 def of_kind(broker: Broker, kind: str) -> list[ActorStatistics]:
+    """Those that go on until the load ends: who may end meanwhile is not seen to come back."""
     everybody = broker.system.statistics()
-    return [it for it in everybody if shape_of(it.path) == kind and it.state == "running"]
+    running = [it for it in everybody if shape_of(it.path) == kind and it.state == "running"]
+    return [it for it in running if not is_staged(it)]
+
+
+def is_staged(actor: ActorStatistics) -> bool:
+    """A transaction that holds staged rows, which ends with their batch."""
+    return "stage" in actor.extra
 
 
 def is_back(broker: Broker, victim: ActorStatistics) -> bool:
