@@ -28,13 +28,21 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
         return SPARK if file.startswith(SPARK) and file not in OWN_DRIVERS else file
 
     def remove_node(self, node: Any) -> str | None:
-        """Leave out the test that a dead worker was at: it would hang the next worker, too."""
-        work: list[dict[str, bool]] = list(self.assigned_work[node].values())
-        pending = [(tests, it) for tests in work for it, is_done in tests.items() if not is_done]
-        if not pending:
-            return super().remove_node(node)  # type: ignore[no-any-return]
-        tests, crashed = pending[0]
-        tests[crashed] = True
+        """Leave out the test that a dead worker was at: it would hang the next worker, too.
+
+        And files whose tests are all done. xdist would give them out again; who gets nothing to do
+        with a file never asks for another one, and in the end nobody would.
+        """
+        files: dict[str, dict[str, bool]] = self.assigned_work[node]
+        pending = [
+            (it, tests) for tests in files.values() for it, done in tests.items() if not done
+        ]
+        crashed = None
+        if pending:
+            crashed, its_file = pending[0]
+            its_file[crashed] = True
+        for file in [it for it, tests in files.items() if all(tests.values())]:
+            del files[file]
         super().remove_node(node)
         return crashed
 

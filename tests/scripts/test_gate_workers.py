@@ -53,6 +53,27 @@ def test_a_test_that_hangs_is_named_and_run_once_and_all_others_are_run(tmp_path
     assert (tmp_path / "begun").read_text() == "x"
 
 
+def test_what_a_dead_worker_had_done_is_not_given_out_again(tmp_path: Path) -> None:
+    """It was, and those who got it waited for ever."""
+    passing = "".join([f"def test_{it}():\n    pass\n" for it in range(2)])
+    before = {f"test_a{it}.py": passing for it in range(20)}
+    behind = {f"test_c{it}.py": passing for it in range(20)}
+    files = {
+        "conftest.py": CONFTEST,
+        "test_b.py": TESTS,
+        "pytest.ini": SETTINGS,
+        **before,
+        **behind,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert "1 failed, 82 passed" in run.stdout
+
+
 def test_of_a_test_that_takes_long_its_tasks_are_shown(tmp_path: Path) -> None:
     async def inner() -> None:
         await asyncio.sleep(0.5)
