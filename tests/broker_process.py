@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.forked_process import COMMAND, ForkedProcess, run_forked
+from tests.local_broker import PCHANNELS
 
 READY_S_MAX, STOP_S_MAX = 120, 60
 """Against hanging only."""
@@ -34,6 +35,7 @@ class BrokerProcess:
         **settings: str,
     ) -> None:
         """`inside`: a command that becomes the one that follows it; the pid must stay the same."""
+        settings = {"pchannels": str(PCHANNELS)} | settings
         environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
         self._process = self._popen(
             [*inside, *COMMAND, "serve", "--data-dir", str(data_dir), "--listen", listen],

@@ -13,6 +13,8 @@ from broker.ports.callbacks import Callbacks
 from broker.process_settings import Settings
 
 LISTEN = "127.0.0.1:0"
+PCHANNELS = 4
+"""With the default of 16 a broker takes twice the processor time to start; tests start hundreds."""
 
 
 @asynccontextmanager
@@ -20,7 +22,7 @@ async def local_broker(
     data_dir: Path, callbacks: Callbacks = NONE, /, **given: Any
 ) -> AsyncIterator[Broker]:
     """Every pchannel serves when the block begins; everything is closed when it ends."""
-    settings = Settings(data_dir=data_dir, listen=LISTEN, **given)
+    settings = Settings(data_dir=data_dir, listen=LISTEN, **{"pchannels": PCHANNELS} | given)
     with bind(settings.listen) as bound, hold(settings.data_dir) as folder:
         async with run_broker(settings, folder, bound, callbacks) as broker:
             yield broker

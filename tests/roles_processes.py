@@ -10,6 +10,7 @@ import anyio
 
 from broker.client import Client
 from tests.forked_process import COMMAND, ForkedProcess
+from tests.local_broker import PCHANNELS
 
 GUARD_S = 90.0
 """Against hanging; a loaded machine takes many seconds to start an interpreter."""
@@ -53,6 +54,7 @@ class RoleProcess:
     _popen: type[subprocess.Popen[str]] = ForkedProcess
 
     def __init__(self, *arguments: str, **settings: str) -> None:
+        settings = {"pchannels": str(PCHANNELS)} | settings
         environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
         self.process = self._popen(
             [*COMMAND, *arguments],

@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("idle_consumers.py").read_text()
 CONSUMERS = 1000
 CONNECTIONS = 4
 RESIDENT_BYTES_MAX = 200_000_000
-APPENDS = 50
+APPENDS = 16
 DEADLINE_S = 900.0  # a guard against hanging: on a busy machine the ticks take what joins need
 
 told = logging.getLogger("tests.limits")
@@ -28,7 +28,7 @@ told = logging.getLogger("tests.limits")
 async def test_a_thousand_idle_consumers_leave_the_broker_small_and_answering(
     tmp_path: Path,
 ) -> None:
-    with FreshBrokerProcess(tmp_path / "data") as broker:
+    with FreshBrokerProcess(tmp_path / "data", pchannels="16") as broker:
         empty_bytes = broker.resident_bytes()
         async with idle_consumers(broker.address), connect(broker.address) as log:
             assert await scanners(log) == CONSUMERS
