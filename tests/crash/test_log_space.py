@@ -48,7 +48,7 @@ def test_a_life_gives_space_back() -> None:
     assert used < 2 * before + 20_000
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_power_cut_at_any_step_loses_nothing_that_is_needed(seed: int) -> None:
     for cut_at in range(1, steps_of_a_life() + 1):
         life = SpaceLife(FaultyFiles(seed=seed * 1000 + cut_at))

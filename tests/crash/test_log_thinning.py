@@ -119,7 +119,8 @@ def test_a_life_gives_space_back() -> None:
     assert not ids & life.doomed
 
 
-@pytest.mark.parametrize(("seed", "power"), [(0, True), (1, True), (0, False)])
+@pytest.mark.parametrize("power", [True, False])
+@pytest.mark.parametrize("seed", range(2))
 def test_a_cut_or_kill_at_any_step_loses_nothing_that_is_needed(seed: int, power: bool) -> None:
     for cut_at in range(1, steps_of_a_life() + 1):
         life = ThinLife(FaultyFiles(seed=seed * 1000 + cut_at))

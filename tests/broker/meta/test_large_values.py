@@ -100,7 +100,7 @@ async def test_a_value_larger_than_a_write_is_read_back_and_nothing_of_it_stays_
     assert [key async for key, _ in all_entries(inner, PARTS)] == []
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(25))
 async def test_whichever_write_fails_every_value_is_an_old_one_or_a_new_one_whole(
     seed: int,
 ) -> None:

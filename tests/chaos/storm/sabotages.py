@@ -54,7 +54,7 @@ Patch = tuple[Any, str, Any]
 """An object, the name of what it has, and what takes its place."""
 
 WRITEBACK_S = 0.2
-EVERY = 10
+EVERY = 20
 """Bugs that would show at once, when they always happened, happen so rarely."""
 
 
