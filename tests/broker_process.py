@@ -7,18 +7,25 @@ import selectors
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tests.forked_process import COMMAND, ForkedProcess, run_forked
-from tests.local_broker import PCHANNELS
 
+PCHANNELS = 4
+"""With the default of 16 a broker takes twice the processor time to start; tests start hundreds."""
 READY_S_MAX, STOP_S_MAX = 120, 60
 """Against hanging only."""
 PORT_MIN, PORTS_TRIED = 10_000, 100
 _chosen: set[int] = set()
 """By `free_port`; no port twice, as nobody may have bound the first one yet, or for a moment."""
+
+
+def environment_with(settings: Mapping[str, str]) -> dict[str, str]:
+    """That of this process, and settings for one that it starts."""
+    given = {"pchannels": str(PCHANNELS), **settings}
+    return os.environ | {f"TIDEMARK_{name.upper()}": value for name, value in given.items()}
 
 
 class BrokerProcess:
@@ -35,14 +42,12 @@ class BrokerProcess:
         **settings: str,
     ) -> None:
         """`inside`: a command that becomes the one that follows it; the pid must stay the same."""
-        settings = {"pchannels": str(PCHANNELS)} | settings
-        environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
         self._process = self._popen(
             [*inside, *COMMAND, "serve", "--data-dir", str(data_dir), "--listen", listen],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | environment,
+            env=environment_with(settings),
         )
         try:
             ready = self._ready()

@@ -11,10 +11,9 @@ from broker.app.broadcast_callbacks import NONE
 from broker.data_folder import hold
 from broker.ports.callbacks import Callbacks
 from broker.process_settings import Settings
+from tests.broker_process import PCHANNELS
 
 LISTEN = "127.0.0.1:0"
-PCHANNELS = 4
-"""With the default of 16 a broker takes twice the processor time to start; tests start hundreds."""
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """Coordinators and nodes as real processes for tests, and what can be seen of them."""
 
-import os
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -9,8 +8,8 @@ from pathlib import Path
 import anyio
 
 from broker.client import Client
+from tests.broker_process import environment_with
 from tests.forked_process import COMMAND, ForkedProcess
-from tests.local_broker import PCHANNELS
 
 GUARD_S = 90.0
 """Against hanging; a loaded machine takes many seconds to start an interpreter."""
@@ -54,14 +53,12 @@ class RoleProcess:
     _popen: type[subprocess.Popen[str]] = ForkedProcess
 
     def __init__(self, *arguments: str, **settings: str) -> None:
-        settings = {"pchannels": str(PCHANNELS)} | settings
-        environment = {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
         self.process = self._popen(
             [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | environment,
+            env=environment_with(settings),
         )
 
     @property
