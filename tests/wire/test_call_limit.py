@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 
-from broker.client import connect
+from broker.client import Deadlines, connect
 from broker.client.errors import DeadlineExceeded, RateLimited
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
@@ -128,11 +128,14 @@ async def test_processes_of_the_cluster_are_not_limited() -> None:
 
 
 async def test_our_client_waits_by_itself_as_long_as_it_is_told() -> None:
-    async with world("identity:127.0.0.1 calls=5") as (broker, _), connect(broker.address) as log:
-        with anyio.fail_after(ANSWER_S):
-            async with anyio.create_task_group() as tasks:
-                for _ in range(20):
-                    tasks.start_soon(log.admin.health)
+    patient = Deadlines(call_s=ANSWER_S)
+    async with (
+        world("identity:127.0.0.1 calls=2") as (broker, _),
+        connect(broker.address, deadlines=patient) as log,
+    ):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(log.admin.health)
         assert broker.edge.meters.limit_refused > 0
 
 
