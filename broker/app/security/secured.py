@@ -88,6 +88,7 @@ def security_warnings(settings: Settings, now: datetime, plain: Sequence[str] = 
     """
     insecure = [f"insecure: {it}" for it in (*exposed(settings), *plain)]
     others = [
+        unusable_warning(settings),
         key_warning(settings.tls_key),
         expiry_warning(settings.tls_cert, now),
         authority_warning(settings.tls_ca, now, "who shows a certificate of it"),
@@ -97,12 +98,24 @@ def security_warnings(settings: Settings, now: datetime, plain: Sequence[str] = 
     return [*insecure, *filter(None, others)]
 
 
+def unusable_warning(settings: Settings) -> str:
+    """What an operator should read when the files of TLS have become unusable; else empty."""
+    try:
+        server_tls(settings)
+    except CannotStart as error:
+        return (
+            f"{error}; connections go on with what was read before, and a restart would fail;"
+            " put usable files there"
+        )
+    return ""
+
+
 def key_warning(key: Path | None) -> str:
     """What an operator should read when every user of this machine may read the key; else empty."""
     try:
         readable = key is not None and key.stat().st_mode & stat.S_IROTH
     except OSError:
-        return ""  # the next handshake says what is wrong
+        return ""  # `unusable_warning` says what is wrong
     return f"every user of this machine may read the key {key}; chmod 600 it" if readable else ""
 
 

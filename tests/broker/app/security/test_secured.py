@@ -149,6 +149,22 @@ def test_the_end_of_an_authority_and_of_what_etcd_is_shown_is_told_too(tmp_path:
     assert "expired at" in expired
 
 
+def test_files_that_have_become_unusable_are_told(tmp_path: Path) -> None:
+    ours = Authorities(tmp_path)
+    secured = settings(ours)
+    now = datetime.now(UTC) - timedelta(days=1)  # no certificate ends soon
+    assert secured.tls_cert is not None
+    usable = secured.tls_cert.read_bytes()
+    secured.tls_cert.write_bytes(usable[:100])
+    (warning,) = security_warnings(secured, now)
+    assert f"TLS: no PEM certificate in {secured.tls_cert}" in warning
+    assert "connections go on with what was read before, and a restart would fail" in warning
+    secured.tls_cert.write_bytes(usable)
+    assert security_warnings(secured, now) == []
+    ours.ca.unlink()
+    assert str(ours.ca) in "".join(security_warnings(secured, now))
+
+
 def test_a_key_that_everyone_may_read_is_told(tmp_path: Path) -> None:
     secured = settings(Authorities(tmp_path))
     assert secured.tls_key is not None
@@ -159,7 +175,8 @@ def test_a_key_that_everyone_may_read_is_told(tmp_path: Path) -> None:
     secured.tls_key.chmod(0o640)
     assert security_warnings(secured, now) == []
     secured.tls_key.unlink()
-    assert security_warnings(secured, now) == []
+    (warning,) = security_warnings(secured, now)
+    assert f"TLS: cannot read {secured.tls_key}" in warning
 
 
 def test_nodes_of_this_machine_need_its_address_in_the_certificate(tmp_path: Path) -> None:
