@@ -25,8 +25,8 @@ class ChannelTerms:
     async def next_term(self, path: str) -> int:
         """The assigned term, then newer ones. Raises Refused when storage or metadata refuse."""
         # Before the term: a full disk must not burn one term for each retry.
-        if not await self._node.wal.writable():
-            cause = f"{self._name}: the storage takes no writes; retrying"
+        if why := await self._node.wal.why_unwritable():
+            cause = f"{self._name}: the storage takes no writes: {why}; retrying"
             raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
         try:
             await self._take_next()

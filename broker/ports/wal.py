@@ -238,6 +238,9 @@ class Wal(Protocol):
         """What keeps logs from being written, for the operator; a sentence each. No I/O."""
         ...
 
-    async def writable(self) -> bool:
-        """Whether the storage takes a synced write now; tells when a full disk has space again."""
+    async def why_unwritable(self) -> str:
+        """Why the storage takes no synced write now; empty: it does.
+
+        Tells when a full disk has space again.
+        """
         ...

@@ -156,7 +156,7 @@ class MemoryWal:
     """Implements `ports.wal.Wal`.
 
     `fault_of` decides the fate of each append. `pause` is awaited after a group is stored and
-    before it is acknowledged, so a test can fence it there. `is_writable` answers `writable`.
+    before it is acknowledged, so a test can fence it there. `is_writable` is for `why_unwritable`.
     """
 
     def __init__(
@@ -187,8 +187,8 @@ class MemoryWal:
     def warnings(self) -> Sequence[str]:
         return ()
 
-    async def writable(self) -> bool:
-        return self._is_writable()
+    async def why_unwritable(self) -> str:
+        return "" if self._is_writable() else "it was told to take none"
 
 
 class MemoryLog:

@@ -192,7 +192,7 @@ class ChannelSwitch:
             opened = await driver.open(name, log.term)
             log.spent = False
             return opened
-        if self._is_due("renew", name, RENEW_S) and await driver.writable():
+        if self._is_due("renew", name, RENEW_S) and not await driver.why_unwritable():
 
             async def restart() -> None:
                 raise NextTerm(f"{name}: the switch of its log goes on at the next term")

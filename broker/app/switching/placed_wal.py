@@ -41,10 +41,10 @@ class PlacedWal:
         # Of a target the switch tells, for as long as there is one.
         return [text for it in self._places_in_use() for text in self._drivers.at(it).warnings()]
 
-    async def writable(self) -> bool:
+    async def why_unwritable(self) -> str:
         # A target that is away keeps no log from being written.
         drivers = [self._drivers.at(it) for it in self._places_in_use()]
-        return all([await driver.writable() for driver in drivers])
+        return "; ".join([why for it in drivers if (why := await it.why_unwritable())])
 
     def _places_in_use(self) -> Sequence[str]:
         return sorted({it.place for it in self._logs.values()} or self._wanted)

@@ -103,8 +103,8 @@ class KafkaWal:
         self._told(channel, None)
         return KafkaLog(opened, worker, partial(self._told, channel))
 
-    async def writable(self) -> bool:
-        return await to_thread.run_sync(self._is_writable)
+    async def why_unwritable(self) -> str:
+        return await to_thread.run_sync(self._why_unwritable)
 
     async def why_away(self) -> str:
         """Why Kafka does not answer; empty: it does."""
@@ -143,14 +143,15 @@ class KafkaWal:
             partition.close()
             raise
 
-    def _is_writable(self) -> bool:
+    def _why_unwritable(self) -> str:
         with self._lock:
             failed = list(self._failures)
         try:
             self._topics.reach()
-            return not any(self._topics.trouble(self._place.topic(it)) for it in failed)
-        except (Unavailable, Unsuitable):
-            return False
+            troubles = [self._topics.trouble(self._place.topic(it)) for it in failed]
+        except (Unavailable, Unsuitable) as failure:
+            return str(failure)
+        return "; ".join(it for it in troubles if it)
 
     def _told(self, channel: str, failure: WalError | None) -> None:
         with self._lock:

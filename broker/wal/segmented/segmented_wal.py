@@ -78,7 +78,7 @@ class SegmentedWal:
     def warnings(self) -> Sequence[str]:
         return ()
 
-    async def writable(self) -> bool:
+    async def why_unwritable(self) -> str:
         return await to_thread.run_sync(self._probe)
 
     def open_now(self, channel: PChannelName, term: Term) -> Opened:
@@ -153,24 +153,24 @@ class SegmentedWal:
                     file.close()
                 store_index(place, found.unindexed[segment.name], segment)
 
-    def _probe(self) -> bool:
+    def _probe(self) -> str:
         # A unique name: many channels may probe at once after the disk was full.
         name = f"{_PROBE}.{self._salt():08x}"
         try:
             self._files.make_folder("")
             file = self._files.open(name, create=True)
-        except OSError:
-            return False
+        except OSError as failure:
+            return failure.strerror or str(failure)
         try:
             self._files.remove(name)  # before the writes: a killed process leaves no file behind
             # As much as an opening needs: where a byte fits, a segment may not.
             file.allocate(self._settings.opening_bytes)
             file.write_durable(0, (_PROBE.encode(),))
-        except OSError:
-            return False
+        except OSError as failure:
+            return failure.strerror or str(failure)
         finally:
             file.close()
-        return True
+        return ""
 
 
 def _end_of(found: RecoveredLog) -> LogSegment:

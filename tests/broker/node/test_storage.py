@@ -122,6 +122,8 @@ def test_a_disk_that_is_full_from_the_start_burns_no_terms_and_opens_later() -> 
             answer = await world.assign(term=7)
             assert isinstance(answer, Refusal)
             assert answer.code is StreamingCode.ON_SHUTDOWN
+            told = f"{PCHANNEL}: the storage takes no writes: it was told to take none; retrying"
+            assert answer.cause == told
             await world.clock.sleep(60)
             disk.full = False
             assert (await world.locate()).channel.term == 7

@@ -154,8 +154,8 @@ class MovedWal:
         self.logs.append(PlacedLog(await self._wal.open(channel, term), "here"))
         return self.logs[-1]
 
-    async def writable(self) -> bool:
-        return True
+    async def why_unwritable(self) -> str:
+        return ""
 
     def warnings(self) -> list[str]:
         return []

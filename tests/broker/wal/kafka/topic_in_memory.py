@@ -160,8 +160,8 @@ class MemoryTopics:
     def warnings(self) -> Sequence[str]:
         return [str(it) for it in self.told.values() if it is not None]
 
-    async def writable(self) -> bool:
-        return True
+    async def why_unwritable(self) -> str:
+        return ""
 
 
 def _refuse(damage: Corrupt) -> None:
