@@ -2,7 +2,8 @@
 """A gRPC channel that accepts large frames and reads DATA frames on the fast path."""
 
 import asyncio
-from typing import cast
+import socket
+from typing import Final, cast
 
 import grpclib.client
 from grpclib.protocol import H2Protocol
@@ -18,6 +19,9 @@ from broker.transport.whole_frames import WholeFrames
 
 NOT_READ = "the server stopped before it read this call, so it did nothing"
 """The reason of a StreamTerminatedError for a call that GOAWAY excludes (RFC 9113, 6.8)."""
+UNACKNOWLEDGED_S: Final = 10.0
+"""A host has gone that acknowledges nothing of what was sent for so long, or has no room for it.
+TCP alone would go on for minutes. Of a process that is busy or stopped the kernel acknowledges."""
 FORGET_S = 5.0
 """Without an attempt for so long, earlier failures say nothing about the next one."""
 
@@ -119,6 +123,7 @@ class DialledConnection(H2Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As grpclib's; also announces the largest frame accepted."""
+        _limit_unacknowledged(transport)
         super().connection_made(transport)
         h2_connection = self.connection._connection
         # grpclib has no setting for the frame size, so a second SETTINGS frame follows its first.
@@ -169,3 +174,11 @@ class DialledConnection(H2Protocol):
     def _to_h2(self, data: bytes) -> bool:
         super().data_received(data)
         return not self._transport.is_closing()
+
+
+def _limit_unacknowledged(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel end the connection after `UNACKNOWLEDGED_S` (RFC 5482), where it can."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+    if option is not None:
+        wire = transport.get_extra_info("socket")
+        wire.setsockopt(socket.IPPROTO_TCP, option, round(UNACKNOWLEDGED_S * 1000))

@@ -59,7 +59,8 @@ STREAM_WINDOW_BYTES = 1024 * 1024
 CONNECTION_WINDOW_BYTES = 2**31 - 1
 """Unlimited: stopped readers must not block the other streams of the connection."""
 
-PING_EVERY_S = 10.0
+PING_EVERY_S = 5.0
+"""Who only reads sends nothing else that a host that is away could leave unacknowledged."""
 PING_ANSWER_S = 20.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 """Of one message; a longer one ends the stream."""

@@ -1,11 +1,13 @@
 """What our channel offers a server in the first bytes of a connection."""
 
+import socket
+
 import pytest
 from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
 from broker.transport import NOT_READ, Channel, MessageCodec, StreamGone
-from broker.transport.dialling import NotConnected
+from broker.transport.dialling import UNACKNOWLEDGED_S, NotConnected
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from tests.broker.transport.echo import HOST, call, serving
 from tests.broker.transport.test_streams import collected
@@ -36,6 +38,22 @@ async def test_a_call_that_goaway_excludes_ends_as_one_that_did_nothing() -> Non
                 async with call(channel) as stream:
                     await stream.read_batch()
             assert channel.refused == "not ann"
+        finally:
+            channel.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
+async def test_a_host_that_acknowledges_nothing_is_given_up_by_the_kernel() -> None:
+    async with serving() as (listener, _):
+        channel = Channel(HOST, listener.port, codec=MessageCodec())
+        try:
+            async with call(channel) as stream:
+                await stream.write_batch([b"x"])
+                assert channel._protocol is not None
+                transport = channel._protocol.connection._transport
+                wire = transport.get_extra_info("socket")
+                limit_ms = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                assert limit_ms == UNACKNOWLEDGED_S * 1000
         finally:
             channel.close()
 
