@@ -1,4 +1,4 @@
-"""Kafka for tests: one node for all tests of a worker, and clusters of three."""
+"""Kafka for tests: one node for all tests of a file, and clusters of three."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,9 +19,13 @@ DOWNLOADS = WORK / "downloads"
 _prefixes = count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
-    """Skips where there is no Java, or the jars cannot be fetched."""
+    """Skips where there is no Java, or the jars cannot be fetched.
+
+    Each file that imports it has a node of its own, which is to end with the file: idle, it takes
+    2 % of a core.
+    """
     try:
         node = KafkaNode(tmp_path_factory.mktemp("kafka") / "node", DOWNLOADS, HEAP, QUICK)
     except Unavailable as reason:
