@@ -13,6 +13,7 @@ from broker.client.net.assignment_table import AssignmentTable, Location
 from broker.client.net.backoff import FOLLOWED_MS_MAX, Backoff
 from broker.client.net.connection import Connection, Conversation
 from broker.client.net.control_messages import DISCOVER, read_assignment, report_error
+from broker.client.net.deadlines import Deadlines
 from broker.client.net.until_first import until_first
 from broker.client.net.wait_report import Wait
 from broker.client.net.waits import Waits, answer_of
@@ -31,13 +32,13 @@ class Assignments:
     """Finds where a pchannel is served, and waits for changes of that."""
 
     def __init__(
-        self, connection: Connection, waits: Waits, *, open_s: float, spread: random.Random
+        self, connection: Connection, waits: Waits, deadlines: Deadlines, spread: random.Random
     ) -> None:
         self._connection = connection
         self._waits = waits
         self._wait: Wait | None = None
         self._current = False
-        self._open_s = open_s
+        self._deadlines = deadlines
         self._spread = spread
         self._table = AssignmentTable()
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
@@ -53,7 +54,7 @@ class Assignments:
             self._begin_wait()
             told_s = 0.0
             try:
-                async with self._connection.converse(DISCOVER, deadline_s=self._open_s) as stream:
+                async with self._connection.converse(DISCOVER, deadline_s=self._open_s()) as stream:
                     await self._converse(stream)
             except TidemarkError as error:
                 self._current = False
@@ -132,6 +133,11 @@ class Assignments:
                 return
             await self._changed.wait()
 
+    def _open_s(self) -> float:
+        """How long the stream may take to bring a table; `connect` waits for the first one."""
+        given = self._deadlines
+        return given.open_s if self._table.known else max(given.open_s, given.connect_s)
+
     def _begin_wait(self, cause: str = "") -> None:
         if self._wait is None:
             self._wait = self._waits.begin(answer_of(self._connection.address))
@@ -150,7 +156,7 @@ class Assignments:
 
     async def _read_tables(self, stream: Conversation) -> None:
         # The first table must arrive soon; later silence only means that nothing changed.
-        for message in await stream.read(self._connection.first_answer_s(self._open_s)):
+        for message in await stream.read(self._connection.first_answer_s(self._open_s())):
             self._take(read_assignment(message))
         # Only a table counts as success: a server that accepts streams may still have none.
         self._backoff = self._backoff.succeeded()

@@ -52,9 +52,7 @@ class Network:
         # server would take batches of one for repeats.
         self.names: random.Random = random.SystemRandom()
         self.coordinator = LeaderConnection(servers, self.connection, self.lifetime, spread)
-        self.assignments = Assignments(
-            self.coordinator, self.waits, open_s=self.open_s, spread=spread
-        )
+        self.assignments = Assignments(self.coordinator, self.waits, deadlines, spread)
 
     def new_name(self) -> str:
         """A random name for a producer; no two producers must ever share one."""
