@@ -6,16 +6,19 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from benchmark import processes
 from benchmark.baselines.kafka_server import KafkaNode, KafkaSeat
 from benchmark.options import WORK
 from benchmark.processes import Unavailable
 from hosts.kafka_members import QUICK, kafka_members
 
 from broker.wal.kafka.kafka_url import KafkaPlace
+from tests.broker_process import free_port
 from tests.missing_part import missing_part
 
 HEAP = "-Xmx384m"
 DOWNLOADS = WORK / "downloads"
+READY_S_MAX = 180
 _prefixes = count(1)
 
 
@@ -26,12 +29,27 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     Each file that imports it has a node of its own, which is to end with the file: idle, it takes
     2 % of a core.
     """
-    try:
-        node = KafkaNode(tmp_path_factory.mktemp("kafka") / "node", DOWNLOADS, HEAP, QUICK)
-    except Unavailable as reason:
-        missing_part(f"no Kafka: {reason}")
-    with node:
-        yield node
+    folder = tmp_path_factory.mktemp("kafka") / "node"
+    with _patient():
+        try:
+            node = KafkaNode(folder, DOWNLOADS, HEAP, QUICK, _seat())
+        except Unavailable as reason:
+            missing_part(f"no Kafka: {reason}")
+        with node:
+            yield node
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """A node may start late, also when a test has killed it: a busy machine starts Java slowly."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "READY_S_MAX", READY_S_MAX)
+        yield
+
+
+def _seat() -> KafkaSeat:
+    """With ports that nobody is given by the system while the node is not there."""
+    return KafkaSeat(port=free_port(), controller=free_port())
 
 
 def new_place(node: KafkaNode) -> KafkaPlace:
@@ -42,8 +60,8 @@ def new_place(node: KafkaNode) -> KafkaPlace:
 @contextmanager
 def kafka_cluster(folder: Path, seats: Sequence[KafkaSeat] = ()) -> Iterator[list[KafkaNode]]:
     """Three nodes, or one in each seat; all listen when the block begins. Skips as `kafka_node`."""
-    places = seats or [KafkaSeat() for _ in range(3)]
-    with ExitStack() as stack:
+    places = seats or [_seat() for _ in range(3)]
+    with _patient(), ExitStack() as stack:
         try:
             nodes = stack.enter_context(kafka_members(folder, DOWNLOADS, places))
         except Unavailable as reason:

@@ -1,17 +1,20 @@
 """Programs that go on while the log is switched and its broker killed, and where a kill hit."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
+import pytest
 
 from broker.app.stores.stored_places import StoredPlaces
+from broker.app.switching import altering
 from broker.client import Appended, Client, DeadlineExceeded, OutcomeUnknown, TidemarkError, connect
 from broker.client.cluster import WalStatus
 from broker.core.cluster.wal_alter import SEGMENTED
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.ids import NodeId
 
 POLL_S = 0.02
 THIRD = ("dropping", "done")
@@ -88,6 +91,21 @@ async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
             if status.stage in stages:
                 return status
             await anyio.sleep(POLL_S)
+
+
+@contextmanager
+def copying_on() -> Iterator[None]:
+    """No switch of a broker in this process gets beyond its copy; else it may win a race."""
+
+    async def some(places: StoredPlaces) -> Sequence[NodeId]:
+        return [NodeId(9)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        # A node of an older release keeps a switch where it is; one that is there at the beginning
+        # has it refused.
+        patch.setattr(StoredPlaces, "older_nodes", some)
+        patch.setattr(altering, "older_nodes", lambda nodes: None)
+        yield
 
 
 async def stage_on_disk(data: Path) -> str:

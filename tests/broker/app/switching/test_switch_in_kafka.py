@@ -1,5 +1,7 @@
 """Switches of real processes to a real Kafka and back: what is refused, kept, and aborted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -7,12 +9,13 @@ import pytest
 from benchmark.baselines.kafka_server import KafkaNode
 
 from broker.app import CannotStart
+from broker.app.switching.channel_switch import ChannelSwitch
 from broker.backup.backup_failed import BackupFailed
 from broker.backup.live_folder import LiveFolder
 from broker.client import Client, connect
 from broker.client.errors import InvalidArgument
 from broker.data_folder import DataFolder
-from tests.broker.app.switching.switch_programs import SECOND, programs, until
+from tests.broker.app.switching.switch_programs import SECOND, copying_on, programs, until
 from tests.broker_process import BrokerProcess, free_port
 from tests.kafka_node import kafka_node, new_place
 from tests.local_broker import local_broker
@@ -60,7 +63,8 @@ def backed_up(data: Path, cluster_id: str) -> LiveFolder:
 async def test_a_transaction_goes_on_in_the_new_log(kafka_node: KafkaNode, tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
         await log.collections.create("q")
-        async with log.txn("q") as txn:
+        # By default it is over after 10 s, and a whole switch may take longer.
+        async with log.txn("q", keepalive_s=600) as txn:
             await txn.append(b"before")
             await log.admin.alter_wal(url(kafka_node))
             await until(log, ("done",))
@@ -90,8 +94,9 @@ async def test_what_cannot_be_is_refused_and_the_log_stays(
             with pytest.raises(InvalidArgument, match="nothing to abort"):
                 await log.admin.abort_wal()
             assert (await log.admin.wal_status()).stage == ""
-            await log.admin.alter_wal(wal)
-            assert "is being switched to kafka://" in await refusal(log, "")
+            with copying_on():
+                await log.admin.alter_wal(wal)
+                assert "is being switched to kafka://" in await refusal(log, "")
             await until(log, ("done",))
             assert "already" in await refusal(log, wal)
             assert "--to segmented" in await refusal(log, url(kafka_node))
@@ -105,19 +110,32 @@ async def test_what_cannot_be_is_refused_and_the_log_stays(
             pass
 
 
+@contextmanager
+def keeping_copies() -> Iterator[None]:
+    """No switch that is aborted ends; else it may be over before it is looked at."""
+
+    async def not_now(switch: ChannelSwitch, *_: object) -> bool:
+        return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChannelSwitch, "_discard", not_now)
+        yield
+
+
 async def test_a_switch_is_aborted_while_it_copies(kafka_node: KafkaNode, tmp_path: Path) -> None:
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as log:
         await log.collections.create("q")
         await log.append("q", b"before")
-        await log.admin.alter_wal(url(kafka_node))
-        status = await log.admin.abort_wal()
-        assert status.stage == "aborting"
         own = (await log.admin.health()).cluster_id
-        with (
-            pytest.raises(BackupFailed, match="is being switched"),
-            backed_up(tmp_path, own),
-        ):
-            pass
+        with copying_on(), keeping_copies():
+            await log.admin.alter_wal(url(kafka_node))
+            status = await log.admin.abort_wal()
+            assert status.stage == "aborting"
+            with (
+                pytest.raises(BackupFailed, match="is being switched"),
+                backed_up(tmp_path, own),
+            ):
+                pass
         status = await until(log, ("aborted",))
         assert status.place == ""
         with backed_up(tmp_path, own):

@@ -10,6 +10,7 @@ from benchmark.baselines.kafka_server import KafkaNode
 from typer.testing import CliRunner
 
 from broker.cli.main import app
+from tests.broker.app.switching.switch_programs import copying_on
 from tests.kafka_node import kafka_node, new_place
 from tests.local_broker import local_broker
 
@@ -46,9 +47,10 @@ def test_a_switch_is_shown_until_it_has_ended(kafka_node: KafkaNode, server: str
 
 def test_a_switch_in_the_background_may_be_aborted(kafka_node: KafkaNode, server: str) -> None:
     place = f"{new_place(kafka_node).shown}?replication=1&sync=replicas"
-    assert "see `tidemark wal status`" in wal(server, "alter", "--to", place, "--no-wait")
-    assert "to kafka://" in wal(server, "status")
-    assert wal(server, "abort").endswith("aborted: the log is in segment files\n")
+    with copying_on():
+        assert "see `tidemark wal status`" in wal(server, "alter", "--to", place, "--no-wait")
+        assert "to kafka://" in wal(server, "status")
+        assert wal(server, "abort").endswith("aborted: the log is in segment files\n")
 
 
 def test_a_refusal_is_a_sentence_and_an_exit_code(server: str) -> None:
