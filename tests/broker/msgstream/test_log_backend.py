@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from anyio.abc import TaskStatus
 
-from broker.client import Client, Deadlines, connect
+from broker.client import Client, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import (
     BadTarget,
@@ -341,12 +341,13 @@ async def test_nobody_reads_a_channel_before_the_master_has_said_whether_it_is_o
 
     async with anyio.create_task_group() as tasks:
         address = await tasks.start(serve)
-        async with connect(address, deadlines=Deadlines(call_s=0.5)) as log:
+        async with connect(address) as log:
             await log.append(NewVChannel(channel), at(1, "x").marshal())
             stream = await reader_of(log, channel)
             await stream.close()
             ended.set()
             await gone.wait()
+            log.master._changes._deadline_s = 0.5  # only now: no answer comes any more
             with pytest.raises(TidemarkError) as caught:
                 await reader_of(log, channel)
     assert caught.value.retriable

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from actors.testing import run_seeded
 from broker.client.errors import BadTarget, ProtocolBroken
 from broker.msgstream import (
     BadPosition,
@@ -35,6 +36,9 @@ from tests.broker.msgstream.memory_streams import (
     send,
     sender_options,
 )
+
+SEED = 1
+"""For tests of short times: theirs is virtual, so that no machine is too slow for them."""
 
 
 def by_sender(**given: Any) -> MemMsgStreamFactory:
@@ -110,22 +114,26 @@ async def test_what_comes_behind_its_tick_is_in_the_next_pack_counted_and_told(
     assert "1 messages came behind their time tick" in caplog.text
 
 
-async def test_a_peer_that_stops_ticking_is_named_and_the_stream_can_be_used_on(
+def test_a_peer_that_stops_ticking_is_named_and_the_stream_can_be_used_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    factory = by_sender(warn_s=0.1, silent_s=0.4)
-    await send(factory, "a", at(5, "x"), 10)
-    await send(factory, "b", at(6, "y"))
-    stream = await consumer(factory, "a", "b")
-    with (
-        caplog.at_level(logging.WARNING, "tidemark.msgstream"),
-        pytest.raises(SilentChannel, match=r"no time tick above 0 came from b within 0.4 s") as got,
-    ):
-        await stream.consume()
-    assert (got.value.channels, got.value.retriable) == (("b",), True)
-    assert "no time tick above 0 came from b within 0.1 s; waiting on" in caplog.text
-    await send(factory, "b", 10)
-    assert names(await stream.consume()) == ["x", "y"]
+    async def named() -> None:
+        factory = by_sender(warn_s=0.1, silent_s=0.4)
+        await send(factory, "a", at(5, "x"), 10)
+        await send(factory, "b", at(6, "y"))
+        stream = await consumer(factory, "a", "b")
+        silent = r"no time tick above 0 came from b within 0.4 s"
+        with (
+            caplog.at_level(logging.WARNING, "tidemark.msgstream"),
+            pytest.raises(SilentChannel, match=silent) as got,
+        ):
+            await stream.consume()
+        assert (got.value.channels, got.value.retriable) == (("b",), True)
+        assert "no time tick above 0 came from b within 0.1 s; waiting on" in caplog.text
+        await send(factory, "b", 10)
+        assert names(await stream.consume()) == ["x", "y"]
+
+    run_seeded(SEED, named)
 
 
 async def test_a_tick_that_goes_back_is_ignored_counted_and_told(
@@ -140,16 +148,19 @@ async def test_a_tick_that_goes_back_is_ignored_counted_and_told(
     assert "time tick 9 on a is below an earlier one" in caplog.text
 
 
-async def test_ticks_that_never_meet_end_windows_at_their_minimum_after_a_while() -> None:
-    factory = by_sender(warn_s=0.02)
-    await send(factory, "a", at(12, "a12"), 15)
-    await send(factory, "b", at(13, "b13"), at(19, "b19"), 20)
-    stream = await consumer(factory, "a", "b")
-    (pack,) = await packs(stream, 1)
-    assert (pack.end_ts, names(pack), stream.counters.unmet) == (15, ["a12", "b13"], 1)
-    again = await consumer(factory, "a", "b", seek=pack.end_positions)
-    await send(factory, "a", 20)
-    assert [names(it) for it in await packs(again, 1)] == [["b19"]]
+def test_ticks_that_never_meet_end_windows_at_their_minimum_after_a_while() -> None:
+    async def ended() -> None:
+        factory = by_sender(warn_s=0.02)
+        await send(factory, "a", at(12, "a12"), 15)
+        await send(factory, "b", at(13, "b13"), at(19, "b19"), 20)
+        stream = await consumer(factory, "a", "b")
+        (pack,) = await packs(stream, 1)
+        assert (pack.end_ts, names(pack), stream.counters.unmet) == (15, ["a12", "b13"], 1)
+        again = await consumer(factory, "a", "b", seek=pack.end_positions)
+        await send(factory, "a", 20)
+        assert [names(it) for it in await packs(again, 1)] == [["b19"]]
+
+    run_seeded(SEED, ended)
 
 
 async def test_a_full_buffer_without_ticks_is_an_error_that_names_the_channel() -> None:
@@ -301,10 +312,13 @@ async def test_an_empty_pack_is_true_and_says_how_much_the_log_had() -> None:
         pack.rows()  # type: ignore[attr-defined]
 
 
-async def test_a_log_that_stands_still_is_named() -> None:
-    stream = await consumer(by_log(StreamOptions(warn_s=0.1, silent_s=0.1)), "a")
-    with pytest.raises(SilentChannel, match=r"came from a within 0.1 s"):
-        await stream.consume()
+def test_a_log_that_stands_still_is_named() -> None:
+    async def named() -> None:
+        stream = await consumer(by_log(StreamOptions(warn_s=0.1, silent_s=0.1)), "a")
+        with pytest.raises(SilentChannel, match=r"came from a within 0.1 s"):
+            await stream.consume()
+
+    run_seeded(SEED, named)
 
 
 @pytest.mark.parametrize("make", [by_log, by_sender])
