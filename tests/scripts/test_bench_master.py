@@ -16,6 +16,9 @@ from broker.client import connect
 from broker.client.errors import AlreadyExists
 from broker.model.master.fields import FieldType
 
+GUARD_S = 240
+"""Against hanging."""
+
 
 async def test_stored_collections_are_as_if_they_had_been_created(tmp_path: Path) -> None:
     await store_collections(tmp_path / "data", 250)
@@ -52,14 +55,14 @@ def test_the_figures_of_look_ups_are_given_out_by_name(
 
 async def test_changes_and_broadcasts_are_measured_on_a_real_broker(tmp_path: Path) -> None:
     with served_broker(tmp_path / "data") as broker:
-        async with asyncio.timeout(60), connect(broker.address) as log:
+        async with asyncio.timeout(GUARD_S), connect(broker.address) as log:
             found = await changes.creations_and_broadcasts(log, 5)
             assert found[names.MASTER_CREATE][P50] > 0
             assert found[names.MASTER_BROADCAST][P50] > 0
             found = await changes.rates(log, 0.2)
             assert found[names.MASTER_NAME][RATE] > 0
             assert found[names.MASTER_NAMES][RATE] > 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(GUARD_S):
             rates = await allocations.measured(broker.address, 0.05)
         assert set(rates) == {names.MASTER_EMPTY, names.MASTER_TIMESTAMP, names.MASTER_ID}
         assert all(it[RATE] > 0 for it in rates.values())

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.cli import describing
 from broker.cli.describing import describe
 from broker.client import connect
 from tests.broker_process import BrokerProcess
@@ -20,6 +22,12 @@ from tests.forked_process import COMMAND, run_forked
 
 PATIENCE_S = 60
 ROOT = Path(__file__).parents[3]
+PATIENT = f"""
+from broker.cli.commands import completions
+completions.ANSWER_S = {PATIENCE_S}
+from broker.cli.main import run
+run()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +57,13 @@ async def described(server: str, name: str) -> dict[str, Any]:
     return await anyio.to_thread.run_sync(describe, server, name)
 
 
+@pytest.fixture
+def counts_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted too late is left out, and a busy machine counts slowly."""
+    monkeypatch.setattr(describing, "COUNT_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("counts_for_long")
 async def test_a_collection_is_described_with_its_shards_and_what_reads_it(
     server: str, trains: tuple[str, ...]
 ) -> None:
@@ -73,6 +88,7 @@ async def until_read(reader: Any) -> None:
         await reader.__anext__()  # a closed tick
 
 
+@pytest.mark.usefixtures("counts_for_long")
 async def test_a_channel_and_a_cursor_are_described(server: str, trains: tuple[str, ...]) -> None:
     vchannel = (await described(server, trains[1]))["vchannel"]
     assert (vchannel["collection"], vchannel["shard"], vchannel["messages"]) == ("trains", 1, 3)
@@ -162,6 +178,14 @@ def shell(tmp_path: Path, server: str) -> dict[str, str]:
     return os.environ | paths | {"TIDEMARK_SERVER": server, "XDG_CONFIG_HOME": str(tmp_path)}
 
 
+@pytest.fixture
+def patient_shell(tmp_path: Path, shell: dict[str, str]) -> dict[str, str]:
+    """Its `tidemark` offers names that come late, too: a busy machine takes more than 0.5 s."""
+    program = shlex.join([sys.executable, "-c", PATIENT])
+    (tmp_path / "tidemark").write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    return shell
+
+
 COMPLETE = """
 source <(tidemark completion bash)
 COMP_WORDS=("$@")
@@ -181,13 +205,13 @@ def completed(*words: str, shell: dict[str, str]) -> set[str]:
 
 
 def test_bash_completes_commands_options_and_names_that_the_broker_has(
-    shell: dict[str, str], trains: tuple[str, ...]
+    patient_shell: dict[str, str], trains: tuple[str, ...]
 ) -> None:
-    assert completed("cons", shell=shell) == {"consume", "consumption"}
-    assert "--filter" in completed("consume", "trains", "--f", shell=shell)
-    assert completed("consume", "tr", shell=shell) == {"trains"}
-    assert completed("cursors", "drop", "", shell=shell) == {"billing"}
-    assert completed("describe", "", shell=shell) == {"billing", "trains"}
+    assert completed("cons", shell=patient_shell) == {"consume", "consumption"}
+    assert "--filter" in completed("consume", "trains", "--f", shell=patient_shell)
+    assert completed("consume", "tr", shell=patient_shell) == {"trains"}
+    assert completed("cursors", "drop", "", shell=patient_shell) == {"billing"}
+    assert completed("describe", "", shell=patient_shell) == {"billing", "trains"}
 
 
 def test_completion_is_silent_when_no_broker_answers(shell: dict[str, str]) -> None:
@@ -209,7 +233,7 @@ def test_other_shells_get_a_script_of_theirs(name: str, shell: dict[str, str]) -
 
 
 def test_the_tab_key_completes_in_an_interactive_bash(
-    shell: dict[str, str], trains: tuple[str, ...]
+    patient_shell: dict[str, str], trains: tuple[str, ...]
 ) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -217,7 +241,7 @@ def test_the_tab_key_completes_in_an_interactive_bash(
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=shell | {"PS1": "ready> ", "TERM": "dumb"},
+        env=patient_shell | {"PS1": "ready> ", "TERM": "dumb"},
         start_new_session=True,
     ) as bash:
         os.close(theirs)

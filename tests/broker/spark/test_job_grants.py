@@ -16,6 +16,7 @@ from broker.spark.refusals import Failed
 from broker.spark.server_options import Server
 from broker.spark.sink.sink_options import parse_sink
 from broker.spark.sink.staged_rows import commit, stage
+from broker.spark.source import progress_report
 from broker.spark.source.reading import SpanPartition, read_span
 from broker.spark.source.source_options import parse
 from broker.spark.source.stream_reader import StreamReader
@@ -27,6 +28,12 @@ SCHEMA = pa.schema([("n", pa.int64())])
 ADMIN = f"tm_admin_{'s' * 43}"
 USERS = f'[users.root]\nroles = ["admin"]\ntoken = "{ADMIN}"\n'
 BARRIER = "group:cluster:*"
+
+
+@pytest.fixture(autouse=True)
+def reports_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late report is only logged, as a denied one is, and a busy machine reports late."""
+    monkeypatch.setattr(progress_report, "REPORT_S", 60.0)
 
 
 @asynccontextmanager

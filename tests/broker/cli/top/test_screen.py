@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from broker.cli.top.chrome import PAGES, joined
 from broker.cli.top.screen import TopScreen
-from broker.client import Client, Message, connect
+from broker.client import Client, Deadlines, Message, connect
 from schemas.generated.milvus.proto import schema as milvus
 from tests.broker_process import BrokerProcess, free_port
 from tests.local_broker import local_broker
@@ -61,7 +61,8 @@ async def under_load(log: Client) -> AsyncIterator[None]:
         async for _ in log.read("busy", start="all"):
             pass
 
-    async with log.txn(vchannel, keepalive_s=DEADLINE_S) as txn, anyio.create_task_group() as tasks:
+    # It is open until the test has seen all it waits for.
+    async with log.txn(vchannel, keepalive_s=600) as txn, anyio.create_task_group() as tasks:
         await txn.append(b"open")
         tasks.start_soon(write, "busy", 50)
         tasks.start_soon(write, "quiet", 1)
@@ -100,7 +101,11 @@ async def test_under_load_every_page_shows_what_happens_and_cuts_no_number(
 
 
 async def test_many_collections_and_very_long_names_fit(tmp_path: Path) -> None:
-    async with local_broker(tmp_path, pchannels=2) as broker, connect(broker.address) as log:
+    patient = Deadlines(call_s=60)  # for one of fifty calls at once
+    async with (
+        local_broker(tmp_path, pchannels=2) as broker,
+        connect(broker.address, deadlines=patient) as log,
+    ):
         name = "n" * 120 + "_{}"
         for start in range(0, 200, 50):
             async with anyio.create_task_group() as tasks:

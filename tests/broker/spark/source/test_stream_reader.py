@@ -23,6 +23,7 @@ from broker.client import Client, Gathering, Message, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.metrics.table import PREFIX
 from broker.spark.refusals import BadCheckpoint, BadColumns, BadLimit, BadOption
+from broker.spark.source import progress_report
 from broker.spark.source.batch_reader import BatchReader
 from broker.spark.source.source_options import parse
 from broker.spark.source.stream_reader import StreamReader
@@ -328,8 +329,9 @@ def test_messages_have_the_columns_of_messages(world: World) -> None:
 
 
 def test_how_far_a_query_is_stands_at_the_broker(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(progress_report, "REPORT_S", 60.0)  # a late report is only logged
     name = world.make("watched")
     world.append(name, 1, 2)
     reader = world.stream(name, cursor="watched-by-spark")
