@@ -272,7 +272,7 @@ async def test_a_server_that_stops_answers_what_it_has_taken_and_says_why_it_end
     await stream.send(*[bytes(batch(b"a"))] * 10)
     assert isinstance(scan_append_response(await stream.receive()), Landed)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=60.0))
         answers: list[object] = []
         with pytest.raises(Ended) as raised:
             await _until_it_ends(stream, answers)

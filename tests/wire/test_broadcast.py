@@ -280,7 +280,7 @@ async def test_a_broker_that_stops_tells_those_who_wait() -> None:
 
         tasks.start_soon(ask)
         await appended(it)
-        await it.broker.edge.stop(deadline_s=2.0)
+        await it.broker.edge.stop(deadline_s=60.0)
         await until(lambda: _told(found))
         assert found[0][0] is Code.ON_SHUTDOWN
 

@@ -364,7 +364,7 @@ async def test_stopping_the_server_ends_consumers_with_shutdown(
     waiting = peer.consume()
     await waiting.receive()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=60.0))
         for each in (stream, waiting):
             error = (await each.end()).error
             assert error is not None

@@ -20,7 +20,7 @@ LATEST = bytes(
 )
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 60_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),

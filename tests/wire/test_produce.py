@@ -5,6 +5,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
+from broker.edge.rpc import append_flow
 from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.model.failure import StreamingCode as Code
 from schemas.generated.milvus.proto import streaming
@@ -205,7 +206,7 @@ async def test_a_frame_too_large_to_be_passed_over_ends_the_stream_as_unrecovera
         stream = await opened(peer)
         await stream.send(append(1))
         assert isinstance((await answers(stream, 1))[0], Produced)
-        with anyio.move_on_after(5):
+        with anyio.move_on_after(60):
             await stream.call.write(append(2, b"x" * 30_001))
         assert await answers(stream, 1) == [Closed()]
         code, error = await stream.status()
@@ -228,21 +229,26 @@ async def test_a_stream_that_must_not_hold_more_is_read_again_when_results_are_r
 
 
 async def test_killing_the_appender_ends_the_stream_and_the_next_term_serves(
-    broker: SmallBroker, peer: Peer
+    broker: SmallBroker, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = await opened(peer)
-    await stream.send(append(1))
-    assert isinstance((await answers(stream, 1))[0], Produced)
-    broker.system.kill(broker.channel_path(P0, "appender"))
-    await stream.send(append(2))
-    refused, close = await answers(stream, 2)
+    # On a slow machine a stream may end before it appends again.
+    for term, grace_s in enumerate((0.5, 4.0, 16.0), FIRST_TERM):
+        monkeypatch.setattr(append_flow, "LEFT_GRACE_S", grace_s)
+        stream = await _opened_when_served(peer, term)
+        await stream.send(append(1))
+        assert isinstance((await answers(stream, 1))[0], Produced)
+        broker.system.kill(broker.channel_path(P0, "appender"))
+        await stream.send(append(2))
+        (refused,) = await answers(stream, 1)
+        if refused != Closed():
+            break
     assert isinstance(refused, ProduceFailed)
     assert Code(refused.code) in (Code.UNKNOWN, Code.ON_SHUTDOWN)
-    assert close == Closed()
+    assert await answers(stream, 1) == [Closed()]
     code, error = await stream.status()
     assert error is not None
     assert (code, error.code) == (9, Code.ON_SHUTDOWN)
-    again = await _opened_when_served(peer, FIRST_TERM + 1)
+    again = await _opened_when_served(peer, term + 1)
     await again.send(append(1))
     assert isinstance((await answers(again, 1))[0], Produced)
 
@@ -266,7 +272,7 @@ async def test_stopping_the_server_answers_what_is_in_flight_then_says_shutdown(
     await stream.send(*[append(number) for number in range(1, 11)])
     first = await answers(stream, 1)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=60.0))
         rest: list[ProduceAnswer | None] = []
         while not rest or rest[-1] != Closed():
             rest += await answers(stream, 1)

@@ -243,7 +243,7 @@ async def test_a_server_that_stops_ends_a_read_and_says_why(
     stream = await reading(peer, v1.ReadOpen(vchannels=[V0]))
     await stream.receive()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: broker.edge.stop(deadline_s=3.0))
+        tasks.start_soon(lambda: broker.edge.stop(deadline_s=60.0))
         ended = await stream.end()
     assert ended.error is not None
     assert ended.error.code == Code.ON_SHUTDOWN

@@ -59,7 +59,7 @@ async def test_the_table_says_so(broker: SmallBroker, peer: Peer) -> None:
 async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
     tmp_path: Path,
 ) -> None:
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(3 * DEADLINE_S):
         async with (
             local_broker(tmp_path, pchannels=2, streaming=False) as broker,
             connect(broker.address) as log,
@@ -68,8 +68,14 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
             # A change of definitions is written to the log, too.
             with pytest.raises(ServerFailed, match="tidemark streaming enable"):
                 await log.collections.create("rows", shards=1)
-            with pytest.raises(DeadlineExceeded, match="read-only"):
-                await log.append(ROWS, b"early", deadline_s=1.0)
+            # The client learns the reason after half a second, on a slow machine later.
+            for deadline_s in (1.0, 4.0, 16.0):
+                with pytest.raises(DeadlineExceeded) as late:
+                    await log.append(ROWS, b"early", deadline_s=deadline_s)
+                if "read-only" in str(late.value):
+                    break
+            else:
+                pytest.fail(f"the reason is not told: {late.value}")
             assert [it.read_only for it in await log.admin.channels()] == [True, True]
             assert await log.admin.streaming_version() == 0
             discover = channel.stream_stream(DISCOVER)()
@@ -78,13 +84,16 @@ async def test_a_cluster_that_begins_read_only_takes_appends_once_it_is_enabled(
 
             results: list[object] = []
 
+            async def wait() -> None:
+                await log.append(ROWS, b"waited", deadline_s=DEADLINE_S)
+
             async def broadcast() -> None:
                 done = await log.broadcast.append([ROWS], b"ddl", deadline_s=DEADLINE_S)
                 results.append(done)
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(broadcast)
-                tasks.start_soon(log.append, ROWS, b"waited")
+                tasks.start_soon(wait)
                 assert await log.admin.streaming_version(1) == 1
                 # Appends begin with version 1, broadcasts with 2.
                 await log.append(ROWS, b"at 1", deadline_s=DEADLINE_S)

@@ -135,7 +135,7 @@ async def test_watchers_are_told_when_the_server_stops(peer: Peer, broker: Small
     with anyio.fail_after(ANSWER_S):
         while not broker.edge.open_calls:
             await anyio.lowlevel.checkpoint()
-    await broker.edge.stop(deadline_s=2.0)
+    await broker.edge.stop(deadline_s=60.0)
     end = await watch.end()
     assert end.error is not None
     assert end.error.code == Code.ON_SHUTDOWN
