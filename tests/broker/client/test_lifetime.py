@@ -9,9 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from broker.client import Client, ClosedClient, Message, OutcomeUnknown, connect
+from broker.client import Client, ClosedClient, Deadlines, Message, OutcomeUnknown, connect
+from broker.client.cluster import cuts
 from broker.client.errors import ForkedClient
 from broker.client.lifetime import ClientLifetime
+from broker.coordinator.cuts import cut_lock
 from tests.broker.client.scripted import VCHANNEL, ScriptedBroker, scripted_broker
 from tests.local_broker import local_broker
 
@@ -86,13 +88,17 @@ async def test_closing_the_client_leaves_the_outcome_of_an_unanswered_call_open(
 
 
 async def test_a_cut_that_has_begun_releases_its_hold_while_the_client_is_closed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise broadcasts would wait until the lease of the hold has ended."""
+    # Longer than this may take on a slow machine, and than the broadcast below waits.
+    monkeypatch.setattr(cut_lock, "LEASE_S", 2 * GUARD_S)
+    monkeypatch.setattr(cuts, "RELEASE_S", GUARD_S)
+    patient = Deadlines(call_s=GUARD_S, close_s=GUARD_S)
     outcomes: list[object] = []
     async with local_broker(tmp_path, pchannels=1) as broker, connect(broker.address) as other:
         await other.collections.create("trains")
-        async with connect(broker.address) as log:
+        async with connect(broker.address, deadlines=patient) as log:
             cut = log._network.coordinator.call
             asked = anyio.Event()
 

@@ -315,7 +315,8 @@ async def test_a_client_outlives_its_broker_and_continues_with_the_next(tmp_path
             reader = log.read(VCHANNEL)
             seen = [it.id for it in (await anext(reader)).messages]
             first_may_end.set()
-            sent.append(await log.append(VCHANNEL, b"after"))
+            # One broker stops and another starts meanwhile.
+            sent.append(await log.append(VCHANNEL, b"after", deadline_s=60.0))
             while len(seen) < len(sent):
                 seen += [it.id for it in (await anext(reader)).messages]
         second_may_end.set()

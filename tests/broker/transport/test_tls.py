@@ -42,6 +42,16 @@ async def echoed(port: int, tls: Tls | ClientTls | None, host: str = HOST) -> by
         connection.close()
 
 
+async def echoed_at_last(port: int, tls: Tls) -> bytes:
+    """As `echoed`; a busy machine may need longer than the limit of silent peers allows."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await echoed(port, tls)
+            except ConnectionLost:
+                await asyncio.sleep(0)
+
+
 async def refusal(port: int, tls: Tls | None, host: str = HOST) -> TidemarkError:
     with pytest.raises(TidemarkError) as failed:
         await echoed(port, tls, host)
@@ -156,8 +166,8 @@ async def test_peers_that_never_finish_a_handshake_are_cut(tmp_path: Path) -> No
     limits = ListenerLimits(idle_peer_s=0.3)
     async with listening(ServerTls(ours.server()), limits) as port:
         silent = [await asyncio.open_connection(HOST, port) for _ in range(200)]
-        assert await echoed(port, ours.client()) == b"abc"
-        async with asyncio.timeout(30):
+        assert await echoed_at_last(port, ours.client()) == b"abc"
+        async with asyncio.timeout(60):
             for reader, writer in silent:
                 try:
                     assert await reader.read() == b""

@@ -5,9 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.client import Client, connect
-from broker.client.cluster import Broadcasted
+from broker.client import Client, Deadlines, connect
+from broker.client.cluster import Broadcasted, cuts
 from broker.client.txn.batch_commits import BatchCommitted
+from broker.coordinator.cuts import cut_lock
 from broker.core.naming import pchannel_names
 from tests.local_broker import local_broker
 from tests.roles_processes import until
@@ -24,12 +25,15 @@ async def waiting(log: Client) -> int:
 
 
 async def test_a_broadcast_and_a_commit_on_one_vchannel_wait_until_the_cut_is_taken(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A slow machine needs longer than a hold lasts, and would read again.
+    monkeypatch.setattr(cut_lock, "LEASE_S", GUARD_S)
+    monkeypatch.setattr(cuts, "RELEASE_S", GUARD_S)
     done: list[Broadcasted | BatchCommitted] = []
     async with (
         local_broker(tmp_path, pchannels=2) as broker,
-        connect(broker.address) as log,
+        connect(broker.address, deadlines=Deadlines(append_s=GUARD_S, call_s=GUARD_S)) as log,
         anyio.create_task_group() as tasks,
     ):
         (shard,) = (await log.collections.create("flights", shards=1)).vchannels
@@ -85,8 +89,9 @@ async def test_a_reading_that_takes_longer_than_the_hold_makes_no_cut(tmp_path: 
 
         with anyio.fail_after(GUARD_S):
             _, cut = await log.cut_cluster(PCHANNELS, slow)
-    # The first one was thrown away: something could have been recorded meanwhile.
-    assert readings == 2
+    # The first one was thrown away: something could have been recorded meanwhile. On a slow
+    # machine it may happen to others, too.
+    assert readings >= 2
     assert set(cut.ends) == set(PCHANNELS)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.app import Broker
-from broker.client import Client, Message, connect
+from broker.client import Client, Deadlines, Message, connect
 from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
@@ -25,7 +25,10 @@ from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from tests.local_broker import local_broker
 
-DEADLINE_S = 60
+DEADLINE_S = 180
+"""Of a whole test, against hanging only."""
+PATIENT = Deadlines(connect_s=60, open_s=60, append_s=60, call_s=60)
+"""Of a client whose deadlines are not what is tested."""
 
 
 @asynccontextmanager
@@ -33,7 +36,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Broker, Client]]:
     async with (
         asyncio.timeout(DEADLINE_S),
         local_broker(tmp_path, pchannels=4) as broker,
-        connect(broker.address) as log,
+        connect(broker.address, deadlines=PATIENT) as log,
     ):
         yield broker, log
 

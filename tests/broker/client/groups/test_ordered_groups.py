@@ -14,9 +14,11 @@ from broker.client.errors import BadTarget, InvalidArgument, LeaseLost
 from broker.client.groups.leased_batch import LeasedBatch
 from broker.client.groups.member import GroupMember
 from broker.model.groups.group_mode import GroupMode
+from tests.broker.client.groups.test_groups import PATIENT
 from tests.local_broker import local_broker
 
-DEADLINE_S = 60
+DEADLINE_S = 180
+"""Of a whole test, against hanging only."""
 POLL_S = 0.02
 
 
@@ -25,7 +27,7 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Broker, Client]]:
     async with (
         asyncio.timeout(DEADLINE_S),
         local_broker(tmp_path, pchannels=4) as broker,
-        connect(broker.address) as log,
+        connect(broker.address, deadlines=PATIENT) as log,
     ):
         yield broker, log
 

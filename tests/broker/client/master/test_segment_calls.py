@@ -194,7 +194,9 @@ async def test_statistics_of_a_query_node_close_a_reserved_segment(broker: Broke
             states = await log.master.get_segment_states([segment_id])
             return states == {segment_id: "flushed"}
 
-        assert await log.master.get_segment_states([segment_id]) == {segment_id: "sealed"}
+        # Flushed it is when its reservation has ended, on a slow machine already.
+        states = await log.master.get_segment_states([segment_id])
+        assert states in ({segment_id: "sealed"}, {segment_id: "flushed"})
         await until(flushed)
         (segment,) = [it for it in await log.master.show_segments(id) if it.id == segment_id]
         assert (segment.rows, segment.size_bytes) == (100, 400 << 20)
