@@ -19,7 +19,7 @@ from tests.local_etcd import EtcdServer
 ADMIN = "root"
 GUARD_S = 60.0
 LATE = "did not answer within"
-"""What an etcd without time for a handshake is told by."""
+"""What is said of an etcd that does not end its handshake in time."""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from tests.broker.transport.echo import HOST, call, serving
 from tests.broker.transport.test_streams import collected
 from tests.hanging_address import hanging_address
+from tests.missing_part import missing_part
 
 
 async def test_a_server_may_send_frames_as_large_as_it_takes_itself() -> None:
@@ -42,8 +43,9 @@ async def test_a_call_that_goaway_excludes_ends_as_one_that_did_nothing() -> Non
             channel.close()
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
 async def test_a_host_that_acknowledges_nothing_is_given_up_by_the_kernel() -> None:
+    if not hasattr(socket, "TCP_USER_TIMEOUT"):
+        missing_part("this system has no TCP_USER_TIMEOUT")
     async with serving() as (listener, _):
         channel = Channel(HOST, listener.port, codec=MessageCodec())
         try:
