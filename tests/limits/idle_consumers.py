@@ -10,9 +10,12 @@ import sys
 
 import anyio
 
-from broker.client import Scanner, connect
+from broker.client import Deadlines, Scanner, connect
 from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
+
+PATIENT = Deadlines(connect_s=900.0, open_s=900.0)
+"""The later connections are made to a broker that is busy with the readers of the first ones."""
 
 
 async def main(address: str, consumers: int, connections: int) -> None:
@@ -30,7 +33,7 @@ async def consume_idly(
     """One connection with its share of the consumers, on all pchannels; it takes what comes."""
     names = pchannel_names("by-dev", 16)
     told_ticks: list[anyio.Event] = []
-    async with connect(address) as log, anyio.create_task_group() as reading:
+    async with connect(address, deadlines=PATIENT) as log, anyio.create_task_group() as reading:
         for number in range(share):
             vchannel = NewVChannel(f"{names[number % len(names)]}_{connection}v{number}")
             reader = log.read(vchannel, start="latest", with_ticks=True)

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client import connect
 from tests.limits.hostile.attack import Attack, Got, Setup
-from tests.limits.hostile.attacked_broker import VCHANNEL, Attacked, attacked
+from tests.limits.hostile.attacked_broker import IDLE_PEER_S, VCHANNEL, Attacked, attacked
 from tests.limits.hostile.every_attack import ATTACKS
 from tests.limits.hostile.hostile_handshakes import CROWD
 from tests.limits.hostile.hostile_peers import CLOSED, FLOODS
@@ -68,7 +68,7 @@ async def test_while_every_flood_goes_on_appends_are_acknowledged_and_memory_is_
 async def test_a_peer_that_breaks_the_protocol_or_stops_inside_of_it_is_closed(
     tmp_path: Path,
 ) -> None:
-    async with attacked(tmp_path, Setup.PLAIN) as broker:
+    async with attacked(tmp_path, Setup.PLAIN, idle_peer_s=str(IDLE_PEER_S)) as broker:
         for attack in CLOSED:
             async with raw(broker.target) as peer:
                 await attack(peer)

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -198,7 +199,9 @@ async def test_a_stop_ends_the_recovery_of_a_long_log(tmp_path: Path) -> None:
             await log.collections.create(NAME)
             async with anyio.create_task_group() as tasks:
                 for _ in range(60):
-                    tasks.start_soon(log.append_batch, NAME, [bytes(100)] * 5000)
+                    # All of them at once: the last one waits for the others.
+                    append = partial(log.append_batch, NAME, deadline_s=GUARD_S)
+                    tasks.start_soon(append, [bytes(100)] * 5000)
         it.process.kill()
     with FreshRoleProcess("serve", *options) as broker:
 

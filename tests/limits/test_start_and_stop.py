@@ -16,7 +16,10 @@ from broker.client.cluster.targets import NewVChannel
 from broker.core.naming import pchannel_names
 from tests.broker_process import READY_S_MAX, FreshBrokerProcess, failed_start
 
-STOP_S_MAX = 5.0
+STOP_S_MAX = 30.0
+"""Far above the 5 s that a quiet machine needs: what a stop may wait for is added up in
+`tests/broker/app/test_stop_budget.py`."""
+LOAD_S_MAX = 60.0
 IN_FLIGHT = 200
 ACKNOWLEDGED = 2000
 (PCHANNEL,) = pchannel_names("by-dev", 1)
@@ -96,9 +99,7 @@ def test_a_setting_that_is_unknown_or_out_of_bounds_is_named(
     assert not (tmp_path / "data").exists()
 
 
-async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_sigterm_under_load_drains_and_loses_nothing(tmp_path: Path) -> None:
     acknowledged: list[bytes] = []
     enough = anyio.Event()
 
@@ -106,7 +107,7 @@ async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
         with contextlib.suppress(TidemarkError):
             for number in itertools.count():
                 payload = b"%d/%d" % (worker, number)
-                await log.append(VCHANNEL, payload, deadline_s=STOP_S_MAX)
+                await log.append(VCHANNEL, payload, deadline_s=LOAD_S_MAX)
                 acknowledged.append(payload)
                 if len(acknowledged) > ACKNOWLEDGED:
                     enough.set()
@@ -117,7 +118,9 @@ async def test_sigterm_under_load_drains_within_five_seconds_and_loses_nothing(
             async with anyio.create_task_group() as load:
                 for worker in range(IN_FLIGHT):
                     load.start_soon(append_until_it_stops, worker)
-                await enough.wait()
+                # An error ends a worker: with none left, nobody would say that it is enough.
+                with anyio.fail_after(LOAD_S_MAX):
+                    await enough.wait()
                 began_s = anyio.current_time()
                 assert await anyio.to_thread.run_sync(broker.terminate) == 0
                 assert anyio.current_time() - began_s < STOP_S_MAX
