@@ -1,6 +1,6 @@
 """A member of a group as a process of its own, which a test kills.
 
-    python tests/chaos/group_worker.py SERVER FILE
+    python tests/chaos/group_worker.py SERVER FILE [LEASE_S]
 
 It writes a line for each message before and after its acknowledgement; each line at once, so that
 the lines of all members are in the order in which things happened.
@@ -14,10 +14,12 @@ import anyio
 from broker.client import TidemarkError, connect
 
 GROUP, COLLECTION = "workers", "work"
-LEASE_S = 2.0
+LEASE_S = 30.0
+"""A member that a busy machine holds up must not lose what it has: it would note as taken what
+another one has acknowledged meanwhile. The leases of a member that dies end at once."""
 
 
-async def work(server: str, path: str) -> None:
+async def work(server: str, path: str, lease_s: float) -> None:
     notes = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(word: str, payloads: list[bytes]) -> None:
@@ -25,7 +27,7 @@ async def work(server: str, path: str) -> None:
 
     async with connect(server) as log:
         group = log.group(GROUP)
-        async with group.join(COLLECTION, lease_s=LEASE_S, prefetch_bytes=1) as member:
+        async with group.join(COLLECTION, lease_s=lease_s, prefetch_bytes=1) as member:
             async for batch in member:
                 note("took", batch.payloads)
                 try:
@@ -36,4 +38,5 @@ async def work(server: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(work, sys.argv[1], sys.argv[2])
+    server, path, *given = sys.argv[1:]
+    anyio.run(work, server, path, float(given[0]) if given else LEASE_S)

@@ -15,7 +15,9 @@ from broker.client import TidemarkError, connect
 from broker.client.groups.modes import OrderedBy
 
 GROUP, COLLECTION = "steps", "steps"
-LEASE_S = 2.0
+LEASE_S = 30.0
+"""A member that a busy machine holds up must not lose what it has: it would note as taken what
+another one has acknowledged meanwhile. The leases of a member that dies end at once."""
 
 
 async def work(server: str, path: str, by: str) -> None:

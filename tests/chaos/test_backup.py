@@ -260,8 +260,23 @@ MIB = 1 << 20
 DISK = 'mount -t tmpfs -o size=4m tidemark-test "$0" && exec "$@"'
 
 
-def started(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "broker", *arguments]
+STUCK = """
+import runpy, threading
+from broker.backup import taking
+
+def copy_front(source, target, size, progress):
+    with source.open("rb") as log:
+        target.write_bytes(log.read(size // 2))
+    threading.Event().wait()
+
+taking.copy_front = copy_front
+runpy.run_module("broker", run_name="__main__")
+"""
+"""A command whose backup stays in the middle of its first file, however fast the disk is."""
+
+
+def stuck(*arguments: str, server: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", STUCK, *arguments]
     return subprocess.Popen(command, env=os.environ | {"TIDEMARK_SERVER": server})
 
 
@@ -278,11 +293,11 @@ async def test_a_backup_that_is_killed_is_no_backup_and_the_next_one_cleans_up(
 ) -> None:
     with BrokerProcess(tmp_path / "data", pchannels="2") as broker:
         await filled(broker.address)
-        killed = started("backup", str(tmp_path / "one"), server=broker.address)
+        killed = stuck("backup", str(tmp_path / "one"), server=broker.address)
 
         async def copies() -> bool:
             assert killed.poll() is None, "it was done before it was killed"
-            return any((tmp_path / "one").rglob("*.log"))
+            return any(it.stat().st_size for it in (tmp_path / "one").rglob("*.log"))
 
         await until(copies)
         killed.kill()

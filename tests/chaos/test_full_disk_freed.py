@@ -14,6 +14,7 @@ import pytest
 
 from broker.client import Client, Message, NoSuchCollection, TidemarkError, connect
 from tests.broker_process import BrokerProcess
+from tests.chaos.full_disk import failures, is_only_late
 from tests.chaos.test_space import until_rewriting
 
 DISK_MIB = 64
@@ -28,6 +29,7 @@ SETTINGS = {
 PAYLOAD, BATCH = b"." * 50_000, 20
 TURNS = 8
 FREED_S_MAX = 120.0
+FILL_S_MAX = 240.0
 REFUSALS = ("storage refused", "no time ticks available")
 """By the log or the reserve; or, where the machine is slow, by the metadata beside it."""
 RESTARTING = "locate the channel again"
@@ -147,27 +149,26 @@ async def put_side_by_side(log: Client) -> None:
         await put(log, "bulk", turn)
 
 
-async def put(log: Client, name: str, number: int, deadline_s: float = 10.0) -> None:
+async def put(log: Client, name: str, number: int, deadline_s: float = 60.0) -> None:
     messages = [Message(b"%d " % number + PAYLOAD, key=b"%d" % it) for it in range(BATCH)]
     await log.append_messages(name, messages, deadline_s=deadline_s)
 
 
 async def fill_disk(log: Client, name: str) -> None:
     """Append until that is refused; a little more is found where logs had prepared segments."""
-    refused = 0
-    for turn in range(2 * (DISK_MIB << 20) // (BATCH * len(PAYLOAD))):
-        try:
-            await put(log, name, turn, deadline_s=2.0)
-        except TidemarkError as error:
-            if RESTARTING in str(error):
-                continue
-            if not any(it in str(error) for it in REFUSALS):
-                raise
-            refused += 1
-            if refused == 3:
-                told.info("the disk is full after %d batches: %s", turn, error)
-                return
-    raise AssertionError("the disk is not full")
+    refused = landed = 0
+    with anyio.fail_after(FILL_S_MAX):
+        while refused < 3:
+            assert landed < 2 * (DISK_MIB << 20) // (BATCH * len(PAYLOAD)), "the disk is not full"
+            try:
+                await put(log, name, landed, deadline_s=2.0)
+                landed += 1
+            except TidemarkError as error:
+                if any(it in str(each) for it in REFUSALS for each in failures(error)):
+                    refused += 1
+                    told.info("refused after %d batches: %s", landed, error)
+                elif RESTARTING not in str(error) and not is_only_late(error):
+                    raise
 
 
 async def numbers(log: Client, name: str) -> list[int]:

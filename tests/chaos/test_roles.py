@@ -140,7 +140,9 @@ async def test_an_ordinary_stop_or_start_warns_of_no_lost_node(
     data = ("--nodes", "2", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     with RoleProcess("serve", *data, pchannels=PCHANNELS) as broken_off:
         await broken_off.ready()
-    with RoleProcess("serve", *data, pchannels=PCHANNELS) as broker:
+    # Far more than an idle stop needs: what is too slow for them is told of, rightly.
+    patient = {"drain_s": "60", "node_lease_s": "60"}
+    with RoleProcess("serve", *data, pchannels=PCHANNELS, **patient) as broker:
         address = await broker.ready()
         async with connect(address) as log:
             assert set((await owners(log)).values()) == {1, 2}

@@ -221,7 +221,7 @@ async def test_a_rolling_restart_of_everything_lets_clients_wait_and_nothing_els
         for number in (1, 2):
             nodes[number] = node(number, tmp_path, found.servers)
             await nodes[number].ready()
-        async with connect(found.servers) as log:
+        async with connect(found.servers, deadlines=Deadlines(call_s=GUARD_S)) as log:
             vchannels = (await log.collections.create("rows", shards=2)).vchannels
             load = Load(log, vchannels)
             async with anyio.create_task_group() as tasks:

@@ -22,11 +22,13 @@ from broker.client.groups.member import GroupMember
 from broker.model.groups.consumer_group import GroupKey, GroupSnapshot, GroupView, MemberView
 from broker.model.ids import TimeTick
 from tests.broker.client.groups.test_groups import take
-from tests.chaos.group_worker import COLLECTION, GROUP, LEASE_S
+from tests.chaos.group_worker import COLLECTION, GROUP
 from tests.local_broker import local_broker
 from tests.roles_processes import GUARD_S, until
 
 SCRIPT = Path(__file__).resolve().parents[3] / "chaos/group_worker.py"
+LEASE_S = 2.0
+"""Short, because some of them are to run out."""
 NEVER = TimeTick(0)
 GROUP_OF_10_S = GroupView(GroupSnapshot(GroupKey("v", "g"), 10_000, NEVER, (), NEVER, NEVER))
 
@@ -83,7 +85,7 @@ async def taken_by_slow(log: Client, slow: GroupMember) -> LeasedBatch:
 
 
 def started(server: str, notes: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, str(SCRIPT), server, str(notes)])
+    return subprocess.Popen([sys.executable, str(SCRIPT), server, str(notes), str(LEASE_S)])
 
 
 async def test_a_paused_a_slow_and_a_dead_member_are_told_apart(tmp_path: Path) -> None:
