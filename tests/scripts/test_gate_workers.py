@@ -4,6 +4,8 @@ import asyncio
 import re
 import subprocess
 import sys
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.long_test import told_when_long
@@ -75,14 +77,29 @@ def test_what_a_dead_worker_had_done_is_not_given_out_again(tmp_path: Path) -> N
 
 
 def test_of_a_test_that_takes_long_its_tasks_are_shown(tmp_path: Path) -> None:
+    """The task sleeps when the time begins, and until it is told of: nothing here is a race."""
+    told, before = tmp_path / "told", threading.enumerate()
+
+    def begin(task: asyncio.Task[None]) -> None:
+        long.enter_context(told_when_long("some test", file.fileno(), 0.1))
+        end_once_told(task)
+
+    def end_once_told(task: asyncio.Task[None]) -> None:
+        if any(isinstance(it, threading.Timer) for it in {*threading.enumerate()} - {*before}):
+            task.get_loop().call_later(0.01, end_once_told, task)
+        else:
+            task.cancel()
+
     async def inner() -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(60)
 
     async def outer() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.get_loop().call_soon(begin, task)
         await inner()
 
-    told = tmp_path / "told"
-    with told.open("wb") as file, told_when_long("some test", file.fileno(), 0.1):
+    with told.open("wb") as file, ExitStack() as long, suppress(asyncio.CancelledError):
         asyncio.run(outer())
     text = told.read_text()
     assert text.startswith("\nstill running after 0.1 s: some test\n")
@@ -91,6 +108,6 @@ def test_of_a_test_that_takes_long_its_tasks_are_shown(tmp_path: Path) -> None:
     assert re.search(stack, text)
     assert "Thread 0x" in text
     told.unlink()
-    with told.open("wb") as file, told_when_long("some test", file.fileno(), 0.1):
+    with told.open("wb") as file, told_when_long("some test", file.fileno(), 60):
         pass
     assert told.read_text() == ""
