@@ -5,6 +5,7 @@ forked child waits for the thread, which does not exist in that process.
 """
 
 import asyncio
+import math
 import os
 import threading
 import weakref
@@ -20,6 +21,9 @@ from broker.client.errors import ClosedClient, ForkedClient
 T = TypeVar("T")
 Opened = Callable[[], AbstractAsyncContextManager[Client]]
 NAME = "tidemark-client"
+LOOK_S = 1.0
+"""A wait is interrupted so often. Python does not see a Ctrl-C that comes in the instant before a
+thread begins to wait for a lock until that wait ends."""
 
 
 class LoopThread:
@@ -136,8 +140,16 @@ def _run(opened: Opened, starting: "Future[_Started]", connected: "Future[Client
 
 
 def _outcome(future: "Future[T]", timeout_s: float | None) -> T:
+    left_s = math.inf if timeout_s is None else timeout_s
     try:
-        return future.result(timeout_s)
+        while left_s > LOOK_S:
+            try:
+                return future.result(LOOK_S)
+            except TimeoutError:
+                if future.done():
+                    break  # it is the call's own error, or the call has just ended
+            left_s -= LOOK_S
+        return future.result(left_s)
     except CancelledError:
         raise ClosedClient("the client was closed during the call") from None
     except BaseException:

@@ -220,6 +220,21 @@ os.waitpid(child, 0)
 print(len(log.collections.list()) >= 0)
 """
 
+NOT_WOKEN = """
+import _thread, signal, sys, threading
+from broker.client.sync import connect
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with connect(sys.argv[1]) as log:
+    log.collections.create("unwoken")
+    messages = log.read("unwoken").messages()
+    try:
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        next(messages)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
 FORGOTTEN = """
 import sys
 from broker.client import Message
@@ -256,6 +271,13 @@ def test_ctrl_c_cancels_a_call_and_leaves_the_client_usable(server: str) -> None
         program.send_signal(signal.SIGINT)
         out, complaint = program.communicate(timeout=PATIENCE_S)
     assert (out, complaint, program.returncode) == ("interrupted\nstill usable\n", "", 0)
+
+
+def test_a_ctrl_c_that_wakes_no_waiting_call_is_seen_soon(server: str) -> None:
+    """As one that comes just before the call waits: Python notes it, and the wait goes on."""
+    with script(NOT_WOKEN, server) as program:
+        out, complaint = program.communicate(timeout=PATIENCE_S)
+    assert (out, complaint, program.returncode) == ("interrupted\n", "", 0)
 
 
 def test_a_forked_child_is_refused_and_ends(server: str) -> None:
