@@ -3,6 +3,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Final, cast
 
 import grpclib.client
@@ -181,4 +182,5 @@ def _limit_unacknowledged(transport: asyncio.BaseTransport) -> None:
     option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
     if option is not None:
         wire = transport.get_extra_info("socket")
-        wire.setsockopt(socket.IPPROTO_TCP, option, round(UNACKNOWLEDGED_S * 1000))
+        with suppress(OSError):  # the peer is gone already, and `connection_lost` comes next
+            wire.setsockopt(socket.IPPROTO_TCP, option, round(UNACKNOWLEDGED_S * 1000))

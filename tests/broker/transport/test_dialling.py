@@ -1,5 +1,6 @@
 """What our channel offers a server in the first bytes of a connection."""
 
+import asyncio
 import socket
 
 import pytest
@@ -7,7 +8,7 @@ from grpclib.protocol import H2Protocol
 from h2.settings import SettingCodes
 
 from broker.transport import NOT_READ, Channel, MessageCodec, StreamGone
-from broker.transport.dialling import UNACKNOWLEDGED_S, NotConnected
+from broker.transport.dialling import UNACKNOWLEDGED_S, NotConnected, _limit_unacknowledged
 from broker.transport.listener import HTTP_FRAME_BYTES_MAX
 from tests.broker.transport.echo import HOST, call, serving
 from tests.broker.transport.test_streams import collected
@@ -58,6 +59,20 @@ async def test_a_host_that_acknowledges_nothing_is_given_up_by_the_kernel() -> N
                 assert limit_ms == UNACKNOWLEDGED_S * 1000
         finally:
             channel.close()
+
+
+class ClosedTransport(asyncio.Transport):
+    """Of a connection that was lost before it was set up."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        assert name == "socket"
+        closed = socket.socket()
+        closed.close()
+        return closed
+
+
+def test_a_connection_that_is_lost_before_it_is_set_up_raises_nothing_by_that() -> None:
+    _limit_unacknowledged(ClosedTransport())
 
 
 class LostAtOnce(Channel):
