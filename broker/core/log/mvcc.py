@@ -1,7 +1,8 @@
 """The MVCC tick of each vchannel: a reader that has reached this tick has seen all of its data.
 
-Keeps one tick for each vchannel with recent data, and a common floor for all others. Messages that
-show readers nothing (begins, rollbacks, uncommitted bodies) do not count.
+Keeps one tick for each vchannel with recent data, and a common floor for all others. Records that
+show readers nothing (begins, rollbacks, uncommitted bodies, changes of groups, purges, compactions)
+do not count: the retention of a collection would take the record of its own purge for data.
 
 The number of vchannels is bounded. The one with the oldest data is forgotten first and the floor
 rises to its tick. The answer for it may then be too large, which makes a reader wait for a tick
@@ -11,13 +12,15 @@ that is already closed, but it is never too small.
 from collections.abc import Iterable
 
 from broker.model.ids import TimeTick
-from broker.model.message import MessageType
+from broker.model.message import COMPACTION, GROUP_CHANGE, PURGE, MessageType
 from broker.model.record import Record
 
 VCHANNELS_MAX = 16_384
 """Takes about 2 MB when reached."""
 
-_SHOWS_NOTHING = frozenset({MessageType.BEGIN_TXN, MessageType.ROLLBACK_TXN})
+_SHOWS_NOTHING = frozenset(
+    {MessageType.BEGIN_TXN, MessageType.ROLLBACK_TXN, GROUP_CHANGE, PURGE, COMPACTION}
+)
 
 
 class MvccTicks:

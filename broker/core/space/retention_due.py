@@ -12,36 +12,11 @@ from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
 from broker.model.measured import RecordHead
 from broker.model.retention.dead import VChannelPart
 from broker.model.retention.policy import Retention
-from broker.model.retention.purge import Purge
 
 STEPS = 16
 STEP_BYTES_MIN = 16 * 1024
 HEAD_BYTES = 68
 """What a stored record has beside its name, its sizes and its bodies, most often."""
-
-
-@dataclass(slots=True)
-class VChannelAge:
-    """Whether a vchannel may have messages that are too old. `newest`: none has a larger tick."""
-
-    newest: TimeTick = TimeTick(0)
-
-    def due(
-        self, limits: Retention, purge: Purge | None, data_tick: TimeTick, bound: "AgeBound"
-    ) -> TimeTick:
-        """The tick; 0: nothing is due.
-
-        `purge`: the last one. `data_tick`: at least that of its newest data, that record included.
-        """
-        purged = TimeTick(0) if purge is None else purge.upto
-        if purge is None or data_tick > purge.tick or not self.newest:
-            # Else the record of the purge itself is the newest data.
-            self.newest = data_tick
-        if not limits.age_ms_max or self.newest <= purged:
-            return TimeTick(0)
-        upto = aged_tick(limits.age_ms_max, bound.now_ms, bound.closed)
-        step = max(limits.age_ms_max // STEPS, bound.period_ms) << TICK_LOGICAL_BITS
-        return upto if upto - purged >= step else TimeTick(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +29,22 @@ class AgeBound:
     now_ms: int
     period_ms: int
     closed: TimeTick
+
+
+def due_by_age(
+    limits: Retention, purged: TimeTick, data_tick: TimeTick, bound: AgeBound
+) -> TimeTick:
+    """The tick up to which messages of a vchannel are too old; 0: nothing is due.
+
+    `purged`: up to which tick it is purged already. `data_tick`: none of its messages has a larger
+    one; after a restart it is that of the first record of the new owner, so that a vchannel without
+    messages is purged until that one is too old.
+    """
+    if not limits.age_ms_max or data_tick <= purged:
+        return TimeTick(0)
+    upto = aged_tick(limits.age_ms_max, bound.now_ms, bound.closed)
+    step = max(limits.age_ms_max // STEPS, bound.period_ms) << TICK_LOGICAL_BITS
+    return upto if upto - purged >= step else TimeTick(0)
 
 
 def agreed_now_ms(now_ms: int, closed: TimeTick) -> int:

@@ -17,7 +17,7 @@ import structlog
 
 from actors import Actor, ActorError, Context, Envelope, Ref, Request
 from broker.core.naming import pchannel_of
-from broker.core.space.retention_due import AgeBound, VChannelAge
+from broker.core.space.retention_due import AgeBound, due_by_age
 from broker.model.channel import AccessMode
 from broker.model.failure import Refusal, Refused
 from broker.model.ids import PChannelName, TimeTick
@@ -48,7 +48,6 @@ class Seen:
     """What is remembered of a vchannel between two looks, at one opening of its log."""
 
     channel: OpenChannel
-    age: VChannelAge = field(default_factory=VChannelAge)
     size: VChannelSize = field(default_factory=VChannelSize)
 
 
@@ -161,8 +160,8 @@ class RetentionKeeper(Actor[KeepRetention]):
         period_ms = int(self._node.limits.retention_period_s * 1000)
         closed = channel.tail.closed.tick
         bound = AgeBound(self._context.clock.wall_ms(), period_ms, closed)
-        purge = channel.purges.purges.get(vchannel)
-        upto = seen.age.due(limits, purge, channel.mvcc.of(vchannel), bound)
+        purged = channel.purges.upto(vchannel)
+        upto = due_by_age(limits, purged, channel.mvcc.of(vchannel), bound)
         if limits.bytes_max:
             upto = max(upto, await due_by_size(channel, vchannel, limits.bytes_max, seen.size))
         return upto

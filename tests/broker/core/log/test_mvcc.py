@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from broker.core.log.mvcc import MvccTicks
 from broker.model.ids import MessageId, Term, TimeTick, TxnId
-from broker.model.message import MessageType
+from broker.model.message import COMPACTION, GROUP_CHANGE, PURGE, RELEASED, MessageType
 from broker.model.record import Record
 from broker.model.txn import TxnPart
 
@@ -18,6 +18,10 @@ KINDS = (
     (MessageType.COMMIT_TXN, PART, True),
     (MessageType.ROLLBACK_TXN, PART, False),
     (MessageType.TIME_TICK, None, False),
+    (GROUP_CHANGE, None, False),
+    (PURGE, None, False),
+    (COMPACTION, None, False),
+    (RELEASED, None, True),
 )
 
 
@@ -40,7 +44,7 @@ def _record(kind: int, vchannel: str, tick: int, txn: TxnPart | None) -> Record:
     st.integers(1, 4),
 )
 def test_no_data_is_newer_than_the_answer_and_one_that_is_remembered_is_exact(
-    steps: list[tuple[tuple[MessageType, TxnPart | None, bool], str]], remembered: int
+    steps: list[tuple[tuple[int, TxnPart | None, bool], str]], remembered: int
 ) -> None:
     mvcc = MvccTicks(OPENED, remembered)
     newest: dict[str, int] = dict.fromkeys("abcde", OPENED)

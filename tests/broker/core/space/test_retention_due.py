@@ -9,8 +9,8 @@ from broker.core.space.retention_due import (
     HEAD_BYTES,
     AgeBound,
     OldestRecords,
-    VChannelAge,
     aged_tick,
+    due_by_age,
     excess,
     step_bytes,
 )
@@ -19,18 +19,14 @@ from broker.model.measured import RecordHead
 from broker.model.message import MessageType
 from broker.model.retention.dead import VChannelPart
 from broker.model.retention.policy import Retention
-from broker.model.retention.purge import Purge
 
 V, OTHER = "p_1v0", "p_1v1"
+NEVER = TimeTick(0)
 MS = 1 << TICK_LOGICAL_BITS
 
 
 def tick(ms: int) -> TimeTick:
     return TimeTick(ms * MS)
-
-
-def purge(upto: TimeTick, at: TimeTick) -> Purge:
-    return Purge(V, upto, MessageId(5), MessageId(5), at)
 
 
 def bound(now_ms: int, closed_ms: int | None = None, period_ms: int = 10) -> AgeBound:
@@ -49,38 +45,37 @@ def test_the_aged_tick_is_the_largest_one_of_an_older_millisecond_by_both_clocks
 
 
 def test_nothing_is_due_without_a_limit_and_without_data() -> None:
-    age = VChannelAge()
-    assert age.due(Retention(bytes_max=5), None, tick(1), bound(10**6)) == 0
-    assert age.due(Retention(age_ms_max=1000), None, TimeTick(0), bound(10**6)) == 0
+    by_size, by_age = Retention(bytes_max=5), Retention(age_ms_max=1000)
+    assert due_by_age(by_size, NEVER, tick(1), bound(10**6)) == 0
+    assert due_by_age(by_age, NEVER, TimeTick(0), bound(10**6)) == 0
 
 
 def test_what_is_too_old_is_due_in_steps_of_a_sixteenth() -> None:
-    age, limits = VChannelAge(), Retention(age_ms_max=1600)
-    first = age.due(limits, None, tick(9000), bound(10_000))
+    limits = Retention(age_ms_max=1600)
+    first = due_by_age(limits, NEVER, tick(9000), bound(10_000))
     assert first == tick(8400) - 1
-    known = purge(first, tick(10_000))
-    assert age.due(limits, known, tick(11_000), bound(10_099)) == 0, "less than a step"
-    assert age.due(limits, known, tick(11_000), bound(10_101)) == tick(8501) - 1
-    assert age.due(limits, known, tick(11_000), bound(10_101, period_ms=200)) == 0
+    assert due_by_age(limits, first, tick(11_000), bound(10_099)) == 0, "less than a step"
+    assert due_by_age(limits, first, tick(11_000), bound(10_101)) == tick(8501) - 1
+    assert due_by_age(limits, first, tick(11_000), bound(10_101, period_ms=200)) == 0
 
 
-def test_a_vchannel_without_new_data_is_purged_until_it_is_empty_and_then_left_alone() -> None:
-    age, limits = VChannelAge(), Retention(age_ms_max=1000)
-    first = age.due(limits, None, tick(9500), bound(10_000))
-    known = purge(first, tick(10_000))
-    second = age.due(limits, known, tick(10_000), bound(11_000))
-    assert second >= tick(9500), "the record of the purge is no data"
-    known = purge(second, tick(11_000))
-    assert age.due(limits, known, tick(11_000), bound(50_000)) == 0
-    assert age.due(limits, known, tick(49_000), bound(50_000)) > 0, "there is data again"
-
-
-def test_after_a_restart_one_more_purge_finds_out_that_there_is_no_data() -> None:
-    limits, known = Retention(age_ms_max=1000), purge(tick(9000), tick(10_000))
-    age = VChannelAge()
-    again = age.due(limits, known, tick(10_000), bound(20_000))
-    assert again > known.upto
-    assert age.due(limits, purge(again, tick(20_000)), tick(20_000), bound(30_000)) == 0
+@given(st.lists(st.integers(0, 5000), min_size=1), st.integers(1, 2000), st.integers(1, 500))
+def test_however_data_comes_a_vchannel_is_purged_until_it_is_empty_and_then_left_alone(
+    gaps_ms: Sequence[int], age_ms: int, period_ms: int
+) -> None:
+    limits, purged, data_ms, now_ms = Retention(age_ms_max=age_ms), NEVER, 0, 10_000
+    for gap_ms in (*gaps_ms, *[period_ms] * (2 + age_ms // period_ms)):
+        now_ms += gap_ms
+        data_ms = now_ms if gap_ms > period_ms else data_ms
+        at = bound(now_ms, period_ms=period_ms)
+        purged = due_by_age(limits, purged, tick(data_ms), at) or purged
+        assert not data_ms or now_ms - data_ms > age_ms or purged < tick(data_ms)
+    for _ in range(3):
+        now_ms += max(age_ms, period_ms)
+        at = bound(now_ms, period_ms=period_ms)
+        purged = due_by_age(limits, purged, tick(data_ms), at) or purged
+    assert purged >= tick(data_ms)
+    assert due_by_age(limits, purged, tick(data_ms), bound(2 * now_ms)) == 0
 
 
 sizes = st.lists(st.integers(1, 1000), max_size=20)

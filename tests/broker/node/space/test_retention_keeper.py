@@ -1,5 +1,6 @@
 """The retention of collections on a node: what goes, what holders keep, and who is named."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from actors.testing import run_seeded
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.groups.consumer_group import GroupKey, GroupSnapshot
-from broker.model.ids import TICK_LOGICAL_BITS, TimeTick, TxnId
+from broker.model.ids import TICK_LOGICAL_BITS, PChannelName, TimeTick, TxnId
 from broker.model.message import Appended, AppendedInTxn, MessageType
 from broker.model.retention.holders import Hold, HolderKind
-from broker.model.retention.policy import Retention
+from broker.model.retention.policy import LogStart, Retention
 from broker.model.txn import TxnContext
 from broker.node.state.open_channels import OpenChannel
 from broker.ports.space.collection_retentions import Retentions
@@ -42,6 +43,21 @@ class RetentionsFake:
         if self.away:
             raise Refused(StreamingCode.INNER, self.away)
         return None if revision == self.now.revision else self.now
+
+
+class AppendsWhenAsked(HoldsOf):
+    """Whenever it is asked before the first purge, a message is appended: behind the look."""
+
+    world: World | None = None
+    purged = False
+
+    async def of(
+        self, starts: Mapping[PChannelName, LogStart]
+    ) -> Mapping[PChannelName, Sequence[Hold]]:
+        self.purged = self.world is not None and channel(self.world).purges.upto(MINE) > 0
+        if self.world is not None and not self.purged:
+            await self.world.append(message("amid"))
+        return await super().of(starts)
 
 
 def statistics(world: World) -> dict[str, int | float | str]:
@@ -82,6 +98,25 @@ def test_what_is_too_old_goes_within_two_seconds_and_its_space_comes_back() -> N
             await land(world, "young again")
             assert await read(world, MINE) == [b"young again"]
             await world.clock.sleep(12)
+            assert await read(world, MINE) == []
+
+    run_seeded(1, scenario)
+
+
+def test_what_is_appended_while_older_messages_are_purged_goes_when_it_is_too_old() -> None:
+    async def scenario() -> None:
+        held = AppendsWhenAsked()
+        async with running_node(
+            limits=LIMITS, holds=held, retentions=RetentionsFake(ms=10_000)
+        ) as world:
+            await world.assign()
+            await land(world, "old")
+            await world.clock.sleep(9)
+            held.world = world
+            await world.clock.sleep(3)
+            assert held.purged
+            assert b"amid" in await read(world, MINE)
+            await world.clock.sleep(20)
             assert await read(world, MINE) == []
 
     run_seeded(1, scenario)
