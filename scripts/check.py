@@ -41,7 +41,8 @@ _PYTEST_SUMMARY = re.compile(
     r"^(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s.*?)(?: =+)?$"
 )
 _FAILURE = re.compile(
-    r"^(?:_+ (?P<test>\w\w.*?) _+|E {3,}(?P<said>\S.*)|(?:FAILED|ERROR) (?P<id>\S.*))$"
+    r"^(?:_+ (?P<test>\w\w.*?) _+|(?:E {3,}|\| (?=[\w.]+: ))(?P<said>\S.*)"
+    r"|(?:FAILED|ERROR) (?P<id>\S.*))$"
 )
 FAILURE_LINES_MAX = 60
 FAILURE_WIDTH_MAX = 400

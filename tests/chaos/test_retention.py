@@ -13,12 +13,17 @@ FORCE_S_MAX = 180.0  # a guard against hanging; some seconds where nothing else 
 
 
 async def until_only(log: Client, name: str, numbers: set[int]) -> None:
-    """Until a collection holds nothing but these."""
-    with anyio.fail_after(FORCE_S_MAX):
+    """Until a collection holds nothing but these; else tell what it holds, and what keeps it."""
+    held = None
+    with anyio.move_on_after(FORCE_S_MAX):
         while True:
-            if set(await numbers_of(log, name)) <= numbers:
+            held = set(await numbers_of(log, name))
+            if held <= numbers:
                 return
             await anyio.sleep(0.1)
+    found = await log.collections.get(name)
+    actors = [it for it in await log.admin.actors() if it.path.endswith("/retention_keeper")]
+    raise AssertionError(f"{name} still holds {held}, or cannot be read: {found}, {actors}")
 
 
 async def test_messages_that_are_too_old_go_and_their_bytes_come_back(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def test_what_failed_tests_said_is_repeated_at_the_end_and_bounded(
         "    >       assert total == 3",
         "_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _",
         "E       assert 2 == 3",
+        "  | Traceback (most recent call last):",
+        "    | broker.client.errors.Unavailable: one of a group",
         "E        +  where 2 = len([])" + "x" * check.FAILURE_WIDTH_MAX,
         "============ short test summary info ============",
         "FAILED tests/wire/test_a.py::test_it_goes_on[a b] - assert 2 == 3",
@@ -57,9 +59,10 @@ def test_what_failed_tests_said_is_repeated_at_the_end_and_bounded(
     lines = capsys.readouterr().out.splitlines()
     first = lines.index("tests, what failed:") + 1
     assert lines[first : first + 2] == ["    test_it_goes_on[a b]", "        assert 2 == 3"]
-    assert lines[first + 2].startswith("        +  where 2")
-    assert len(lines[first + 2]) == 4 + check.FAILURE_WIDTH_MAX
-    assert lines[first + 3] == "    tests/wire/test_a.py::test_it_goes_on[a b] - assert 2 == 3"
+    assert lines[first + 2] == "        broker.client.errors.Unavailable: one of a group"
+    assert lines[first + 3].startswith("        +  where 2")
+    assert len(lines[first + 3]) == 4 + check.FAILURE_WIDTH_MAX
+    assert lines[first + 4] == "    tests/wire/test_a.py::test_it_goes_on[a b] - assert 2 == 3"
     for _ in range(check.FAILURE_LINES_MAX * 2):
         outcome.note("E   again\n")
     assert len(outcome.failures) == check.FAILURE_LINES_MAX
