@@ -37,6 +37,10 @@ class MvccTicks:
         """At least the tick of its newest durable data; without data, the floor."""
         return max(self._floor, self._newest.get(vchannel, self._floor))
 
+    def is_exact(self, vchannel: str) -> bool:
+        """Whether `of` is the tick of its newest data, not the floor."""
+        return self._newest.get(vchannel, self._floor) > self._floor
+
     def stored(self, records: Iterable[Record]) -> None:
         """Take note of records that became durable, in log order."""
         for record in records:

@@ -37,8 +37,7 @@ def due_by_age(
     """The tick up to which messages of a vchannel are too old; 0: nothing is due.
 
     `purged`: up to which tick it is purged already. `data_tick`: none of its messages has a larger
-    one; after a restart it is that of the first record of the new owner, so that a vchannel without
-    messages is purged until that one is too old.
+    one.
     """
     if not limits.age_ms_max or data_tick <= purged:
         return TimeTick(0)

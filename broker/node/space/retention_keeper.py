@@ -24,6 +24,7 @@ from broker.model.ids import PChannelName, TimeTick
 from broker.model.retention.policy import Retention
 from broker.node.space.given_back import ANSWER_S
 from broker.node.space.kept_sizes import VChannelSize, due_by_size
+from broker.node.space.newest_message import newest_tick
 from broker.node.space.purging import PURGE_S, PurgeVChannel
 from broker.node.space.unheld import unheld
 from broker.node.state.node_runtime import NodeRuntime
@@ -49,6 +50,9 @@ class Seen:
 
     channel: OpenChannel
     size: VChannelSize = field(default_factory=VChannelSize)
+    looked_at: TimeTick = TimeTick(0)
+    """While this is all that is known of its newest data, that is `newest`: the log was read."""
+    newest: TimeTick = TimeTick(0)
 
 
 class RetentionKeeper(Actor[KeepRetention]):
@@ -160,8 +164,8 @@ class RetentionKeeper(Actor[KeepRetention]):
         period_ms = int(self._node.limits.retention_period_s * 1000)
         closed = channel.tail.closed.tick
         bound = AgeBound(self._context.clock.wall_ms(), period_ms, closed)
-        purged = channel.purges.upto(vchannel)
-        upto = due_by_age(limits, purged, channel.mvcc.of(vchannel), bound)
+        newest, purged = await _newest_data(seen, vchannel), channel.purges.upto(vchannel)
+        upto = due_by_age(limits, purged, newest, bound)
         if limits.bytes_max:
             upto = max(upto, await due_by_size(channel, vchannel, limits.bytes_max, seen.size))
         return upto
@@ -171,6 +175,22 @@ class RetentionKeeper(Actor[KeepRetention]):
         if why != self._error:
             log.warning("the retention of a collection is not applied now", error=why)
         self._error = why
+
+
+async def _newest_data(seen: Seen, vchannel: str) -> TimeTick:
+    """No message of a vchannel has a larger tick.
+
+    After a restart the log is read behind the last purge. Otherwise each vchannel, however empty,
+    would be purged once more. Raises WalError.
+    """
+    channel = seen.channel
+    purge, tick = channel.purges.purges.get(vchannel), channel.mvcc.of(vchannel)
+    if purge is None or tick <= purge.upto or channel.mvcc.is_exact(vchannel):
+        return tick
+    if seen.looked_at != tick:
+        found = await newest_tick(channel, vchannel, purge.next_id, channel.tail.next_id)
+        seen.looked_at, seen.newest = tick, tick if found is None else found
+    return seen.newest
 
 
 def _keeps(channel: OpenChannel) -> bool:

@@ -62,3 +62,5 @@ def test_no_data_is_newer_than_the_answer_and_one_that_is_remembered_is_exact(
         assert mvcc.of(vchannel) <= max(newest.values())
         if vchannel in order[-remembered:] or len(order) <= remembered:
             assert mvcc.of(vchannel) == tick
+        assert not mvcc.is_exact(vchannel) or mvcc.of(vchannel) == newest[vchannel]
+        assert mvcc.is_exact(vchannel) == (vchannel in order[-remembered:])
