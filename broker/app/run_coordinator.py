@@ -36,6 +36,7 @@ from broker.app.master_wiring import master_parts, with_master
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
+    HAND_OFF_SHARE,
     Broker,
     lead_lost,
     process_view,
@@ -91,8 +92,6 @@ from schemas.handshake import CLUSTER, SERVER_ID
 
 ASSIGNED, READ_WRITE = PChannelState.ASSIGNED, AccessMode.READ_WRITE
 COORDINATOR_ID = NodeId(0)
-FLEET_SHARE = 0.5
-"""Share of `drain_s` that the node processes get to stop."""
 NODE_COMMAND = (sys.executable, "-m", "broker", "node", "--leash")
 
 
@@ -241,7 +240,7 @@ class _CoordinatorParts:
         """Start the nodes of `settings.nodes`, and wait until every pchannel is open."""
         if not self._settings.nodes:
             return
-        fleet_stop_s = self._settings.drain_s * FLEET_SHARE
+        fleet_stop_s = self._settings.drain_s * HAND_OFF_SHARE
         await system.start_child(ROOT, fleet_tree(self._fleet, self._node_ids(), fleet_stop_s))
         pchannels = len(self._cluster.pchannels)
         await wait_until_open(self.lookup, pchannels, self._check_lead, self._missing)
@@ -271,14 +270,14 @@ class _CoordinatorParts:
             leads=self._leads,
         )
 
-    async def hand_off(self, system: System) -> None:
+    async def hand_off(self, system: System, deadline_s: float) -> None:
         """Stop the nodes, all at once; none waits for others to take its channels over."""
         if not self._settings.nodes:
             return
         # Before they stop: otherwise the first ones would hand off channels to the last ones.
         self._tell_registrar(CloseCluster())
         self._fleet.hang_up()
-        with anyio.move_on_after(self._settings.drain_s * FLEET_SHARE):
+        with anyio.move_on_after(deadline_s):
             try:
                 await system.stop_child(f"{ROOT}/fleet")
             except ActorError:
@@ -362,7 +361,8 @@ class _CoordinatorParts:
                 "nodes": 0,
                 "http_port": None,
                 "coordinator": joined_address(self._local_host, self._port),
-                "drain_s": settings.drain_s * FLEET_SHARE,  # they stop within the time of this one
+                "drain_s": settings.drain_s
+                * HAND_OFF_SHARE,  # they stop within the time of this one
             }
         )
 

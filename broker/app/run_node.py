@@ -58,8 +58,6 @@ from broker.remote.remote_holds import RemoteHolds
 
 CLUSTER_WAIT_S_MAX = 30.0
 CLUSTER_POLL_S = 0.2
-HAND_OFF_SHARE = 0.5
-"""Share of `drain_s` that other nodes get to take the channels over."""
 
 log = structlog.get_logger("tidemark")
 
@@ -236,12 +234,11 @@ class _NodeParts:
         """See ProcessParts."""
         return sources_of(self._settings, system, edge, self._runtime, self._damages.found)
 
-    async def hand_off(self, system: System) -> None:
+    async def hand_off(self, system: System, deadline_s: float) -> None:
         """Wait until other nodes have the channels; do not wait where there are none."""
-        within_s = self._settings.drain_s * HAND_OFF_SHARE
-        with anyio.move_on_after(within_s):
+        with anyio.move_on_after(deadline_s):
             try:
-                moving = await self.lookup.find(MEMBERSHIP).ask(Retire(), deadline_s=within_s)
+                moving = await self.lookup.find(MEMBERSHIP).ask(Retire(), deadline_s=deadline_s)
                 for opened in self._runtime.open_channels.all() if moving else ():
                     await opened.closed.wait()
             except ActorError as error:

@@ -222,7 +222,7 @@ class _BrokerParts:
             coordinator=self._figures,
         )
 
-    async def hand_off(self, system: System) -> None:
+    async def hand_off(self, system: System, deadline_s: float) -> None:
         """There is no other node: only refuse new callers."""
         refuse_new_callers(self.lookup)
 

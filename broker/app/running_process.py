@@ -42,10 +42,12 @@ OPEN_S_MAX = 600.0
 """How long the recovery of all logs may take; clients wait meanwhile, because the port answers."""
 REPORT_S = 3.0
 """A start that takes longer logs what it waits for, this often."""
-EDGE_SHARE = 0.5
-"""Share of `drain_s` that the calls in progress get to end."""
+HAND_OFF_SHARE = 0.45
+"""Share of `drain_s` that a process gets to hand its work over, or to stop those it has started."""
+EDGE_SHARE = 0.05
+"""Share that the calls in progress get to end, and what was left of the time to hand over."""
 TREE_SHARE = 0.25
-"""Share of `drain_s` for the actors. The tree may need it twice: to stop in order, then to kill."""
+"""Share for the actors. The tree may need it twice: to stop in order, then to kill."""
 
 log = structlog.get_logger("tidemark")
 
@@ -123,7 +125,7 @@ class ProcessParts(Protocol):
         """Where its metrics are read."""
         ...
 
-    async def hand_off(self, system: System) -> None:
+    async def hand_off(self, system: System, deadline_s: float) -> None:
         """Stop serving, before the port closes; shielded from cancellation."""
         ...
 
@@ -161,8 +163,17 @@ async def running(
                 # Shielded, because a stop arrives as a cancellation; both steps have deadlines. The
                 # port closes late: the coordinator calls a node on it to move its channels away.
                 with anyio.CancelScope(shield=True):
-                    await parts.hand_off(system)
-                    await edge.stop(deadline_s=settings.drain_s * EDGE_SHARE)
+                    await _stop_serving(parts, system, edge, settings.drain_s)
+
+
+async def _stop_serving(
+    parts: ProcessParts, system: System, edge: EdgeServer, drain_s: float
+) -> None:
+    began_s = anyio.current_time()
+    await parts.hand_off(system, drain_s * HAND_OFF_SHARE)
+    handing_s = anyio.current_time() - began_s
+    left_s = max(0.0, drain_s * HAND_OFF_SHARE - handing_s)
+    await edge.stop(deadline_s=left_s + drain_s * EDGE_SHARE)
 
 
 def _adopt(parts: ProcessParts, edge: EdgeServer, audit: ProcessAudit, settings: Settings) -> None:

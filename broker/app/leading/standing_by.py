@@ -230,7 +230,7 @@ class _StandbyParts:
         """See ProcessParts."""
         return sources_of(self.standby_settings, system, edge, leads=lambda: False)
 
-    async def hand_off(self, system: System) -> None:
+    async def hand_off(self, system: System, deadline_s: float) -> None:
         """See ProcessParts."""
 
     async def _coordinators(self) -> Coordinators:
