@@ -161,6 +161,14 @@ class CollectionRecords:
         # Again: it may have been created between the two reads.
         return await self.by_id(id) is None
 
+    async def is_recorded_as_gone(self, id: CollectionId) -> bool:
+        """Whether the drop of this collection was recorded; one read, or two if it was.
+
+        False also for a drop by a release that did not record it: see `was_dropped`.
+        """
+        gone = await self._store.get(gone_key(id)) is not None
+        return gone and await self._store.get(id_key(id)) is None
+
     async def dropped_at(self, vchannel: str) -> TimeTick | None:
         """The tick at which the collection of a vchannel was dropped.
 

@@ -53,10 +53,13 @@ class StoredRowSchemas:
 
     async def shard(self, vchannel: str) -> Shard | NoShard:
         """See RowSchemas."""
+        id = collection_id_of(vchannel)
+        # First, because producers wait for this answer no longer than for a few reads.
+        if id is not None and await _read(self._records.is_recorded_as_gone(id)):
+            return NoShard.DROPPED
         found = await _read(self._records.by_vchannel(vchannel))
         if found is not None:
             return Shard(found.name, found.schema is not None, found.database)
-        id = collection_id_of(vchannel)
         if id is not None and await _read(self._records.was_dropped(id)):
             return NoShard.DROPPED
         return NoShard.OTHER

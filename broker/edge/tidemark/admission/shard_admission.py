@@ -5,7 +5,8 @@ A vchannel whose collection was dropped takes neither, because nobody would look
 
 No append waits for the metadata store except the first on a vchannel. Whether collections were
 created or dropped is read at most once every `REFRESH_S`, with one read; at once after a change
-made by this process. So a collection that another process dropped may take appends for that long.
+made by this process. So a collection that another process dropped may take appends for that long,
+and for some seconds more where a read takes a tenth of a second.
 
 Whether a collection has a schema is decided when it is created, and ids are never used again: an
 outdated answer about one is about drops only, and so are only looked at again when there were some.
@@ -15,9 +16,9 @@ even if the catalog was incomplete when it was read.
 
 from asyncio import get_running_loop
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
@@ -27,9 +28,16 @@ from broker.ports.row_schemas import CatalogVersion, NoShard, RowSchemas, Shard
 
 REFRESH_S: Final = 1.0
 REFRESH_WAIT_S: Final = 0.05
-"""An append waits no longer for a refresh, so that a metadata store that hangs stops none."""
+REFRESH_WAIT_S_MAX: Final = 0.4
+REST: Final = 20
+"""An append waits so long for a refresh at first, then twice as long each time that was too short.
+Each time appends wait for nothing for 20 times as long, so that a metadata store that hangs stops
+none."""
 KNOWN_MAX: Final = 16_384
 """Vchannels that are remembered; those remembered first are forgotten first."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -60,6 +68,8 @@ class ShardAdmission:
         """The version after the last change by this process: nothing older may be relied on."""
         self._changes = -1
         self._due_s = 0.0
+        self._wait_s = REFRESH_WAIT_S
+        self._resting_until_s = 0.0
 
     async def refusal(self, vchannel: str, *, rows: bool, raw: bool = False) -> Refusal | None:
         """Why the vchannel takes no rows, or no messages; None if it does.
@@ -70,13 +80,16 @@ class ShardAdmission:
         try:
             if self._changes != self._schemas.changes:
                 await self._read_own_change()
-            elif self._now_s() >= self._due_s:
+            elif self._now_s() >= max(self._due_s, self._resting_until_s):
                 await self._refresh_version()
             known = self._known.get(vchannel)
             if known is None or known.outdated(self._own):
                 known = await self._look_up(vchannel)
-            elif known.outdated(self._version) and self._now_s() >= known.due_s:
-                known = await self._refreshed(vchannel, known)
+            elif known.outdated(self._version) and self._now_s() >= max(
+                known.due_s, self._resting_until_s
+            ):
+                known.due_s = self._now_s() + REFRESH_S
+                known = await self._in_time(self._look_up(vchannel)) or known
         except Refused as error:
             return error.refusal
         return _judged(vchannel, known.shard, rows=rows, raw=raw)
@@ -92,21 +105,22 @@ class ShardAdmission:
         """Read it again; keep it when the store does not answer in time."""
         # Before the read: other streams continue with what is known.
         self._due_s = self._now_s() + REFRESH_S
-        with anyio.move_on_after(REFRESH_WAIT_S):
-            try:
-                self._version = await self._schemas.version()
-            except Refused:
-                return
+        self._version = await self._in_time(self._schemas.version()) or self._version
 
-    async def _refreshed(self, vchannel: str, known: _Known) -> _Known:
-        """Look again; keep what is known when the store does not answer in time."""
-        known.due_s = self._now_s() + REFRESH_S
-        with anyio.move_on_after(REFRESH_WAIT_S):
+    async def _in_time(self, reading: Awaitable[T]) -> T | None:
+        """What was read; None when the store refused, or took too long for an append."""
+        began_s = self._now_s()
+        with anyio.move_on_after(self._wait_s):
             try:
-                return await self._look_up(vchannel)
+                found = await reading
             except Refused:
-                pass
-        return known
+                return None
+            self._wait_s = max(REFRESH_WAIT_S, 2 * (self._now_s() - began_s))
+            return found
+        # What was read is lost. With the same patience a slow store would never tell of a drop.
+        self._resting_until_s = self._now_s() + REST * self._wait_s
+        self._wait_s = min(2 * self._wait_s, REFRESH_WAIT_S_MAX)
+        return None
 
     async def _look_up(self, vchannel: str) -> _Known:
         # The version from before the read: a change during it makes another read necessary.
