@@ -12,7 +12,13 @@ from broker.core.time.span_count import SpanCount, SpanLimit, StepSize
 from broker.model.groups.consumer_group import GroupLag
 from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
 from broker.model.measured import RecordHead, SpanStep
-from broker.model.message import GROUP_CHANGE, SELF_CONTROLLED_TYPES
+from broker.model.message import (
+    BODY_TYPES,
+    LOG_STEPS,
+    RELEASED,
+    SELF_CONTROLLED_TYPES,
+    MessageType,
+)
 
 STEP_ROWS: Final = 64
 STEPS_MAX: Final = 32_768
@@ -21,6 +27,11 @@ STEPS_OF_ONE: Final = (16, 1024)
 WORN: Final = 8
 """A count of so many times more messages than are left has steps that are too large."""
 ENDLESS: Final = TimeTick((1 << 63) - 1)
+_SHOWS_NOTHING: Final = (
+    SELF_CONTROLLED_TYPES
+    | (LOG_STEPS - {RELEASED})
+    | {MessageType.BEGIN_TXN, MessageType.ROLLBACK_TXN}
+)
 
 
 class LagCounts:
@@ -40,11 +51,11 @@ class LagCounts:
     def take(self, head: RecordHead, *, hidden: bool) -> None:
         """Count a record, in log order. `hidden`: readers do not get it."""
         self._counted.take(head, hidden=hidden)
-        if hidden or head.kind == GROUP_CHANGE:
+        if hidden or not _may_be_delivered(head):
             return
         if head.vchannel in self._steps:
             self._newest[head.vchannel] = head.last_tick
-        elif not head.vchannel and head.kind not in SELF_CONTROLLED_TYPES:
+        elif not head.vchannel:
             self._newest_of_all = head.last_tick
 
     def taken(self) -> None:
@@ -66,8 +77,8 @@ class LagCounts:
     def is_idle(self, vchannel: str, floor: TimeTick) -> bool:
         """Whether nothing above the floor was taken that a group may have to deliver.
 
-        Also what lag does not count: copies of delayed messages, what is not committed, and what
-        goes to the readers of all vchannels.
+        Also what lag does not count: copies of delayed messages, and what goes to the readers of
+        all vchannels.
         """
         newest = max(self._newest.get(vchannel, floor), self._newest_of_all)
         return self.covers(vchannel, floor) and newest <= floor
@@ -95,3 +106,12 @@ class LagCounts:
             rows -= (step.rows - below.rows) * passed // of
             size -= (step.bytes - below.bytes) * passed // of
         return rows, size, steps[0].first_tick
+
+
+def _may_be_delivered(head: RecordHead) -> bool:
+    """Whether a group may have to deliver something at the tick of this record.
+
+    Of a transaction that is so at its commit, which lies behind everything that is closed now.
+    """
+    inside = head.txn is not None and head.kind in BODY_TYPES
+    return not inside and head.kind not in _SHOWS_NOTHING

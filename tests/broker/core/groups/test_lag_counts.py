@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from broker.core.groups import lag_counts
 from broker.core.groups.lag_counts import LagCounts
 from broker.model.groups.consumer_group import GroupLag
-from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
+from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick, TxnId
 from broker.model.measured import RecordHead
-from broker.model.message import GROUP_CHANGE, RELEASED, MessageType
+from broker.model.message import COMPACTION, GROUP_CHANGE, PREPARE_TXN, PURGE, RELEASED, MessageType
+from broker.model.txn import TxnPart
 from tests.broker.core.time.measured_logs import SHARDS, Part, log_of, parts, seen
 
 ONE, TWO = SHARDS[:2]
@@ -79,6 +80,31 @@ def test_a_group_is_idle_when_nothing_was_taken_above_its_floor_that_it_may_deli
     assert counts.is_idle(ONE, TimeTick(17))
     counts.take(replace(head(52), kind=RELEASED), hidden=False)
     assert not counts.is_idle(ONE, TimeTick(17))
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "shows"),
+    [
+        (GROUP_CHANGE, False, False),
+        (PURGE, False, False),
+        (COMPACTION, False, False),
+        (MessageType.FLUSH, False, False),
+        (MessageType.CREATE_SEGMENT, False, False),
+        (MessageType.BEGIN_TXN, True, False),
+        (MessageType.INSERT, True, False),
+        (PREPARE_TXN, True, False),
+        (MessageType.ROLLBACK_TXN, True, False),
+        (MessageType.COMMIT_TXN, True, True),
+        (MessageType.INSERT, False, True),
+        (RELEASED, False, True),
+    ],
+)
+def test_only_what_readers_may_get_at_its_tick_keeps_a_group_from_being_idle(
+    kind: int, inside: bool, shows: bool
+) -> None:
+    txn = TxnPart(TxnId(5), 1000, MessageId(1), 0) if inside else None
+    counts = counted({ONE: TimeTick(10)}, replace(head(15), kind=kind, txn=txn))
+    assert counts.is_idle(ONE, TimeTick(12)) == (not shows)
 
 
 def test_a_message_of_all_vchannels_leaves_no_group_idle() -> None:

@@ -2,16 +2,21 @@
 
 from dataclasses import replace
 
+import pytest
+
 from actors.testing import run_seeded
 from broker.core.groups.furthest_groups import FURTHEST_MAX
 from broker.model.failure import Refusal
 from broker.model.groups.consumer_group import GroupKey, GroupView
-from broker.model.ids import MessageId, TimeTick
-from broker.model.message import GROUP_CHANGE, MessageType, NewMessage
+from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.message import GROUP_CHANGE, AppendedInTxn, MessageType, NewMessage
 from broker.model.record import Record
 from broker.model.retention.holders import HolderKind
+from broker.model.retention.purge import Purge
+from broker.model.txn import TxnContext
 from broker.node.group_messages import CreateGroup, JoinGroup, OpenGroup, TakeMessages
 from broker.node.groups.lag_watch import LOOK_S
+from broker.node.space.purging import PurgeVChannel
 from broker.node.state.channel_groups import ChannelGroups
 from broker.ports.wal import Log
 from tests.broker.node.groups.test_group_leases import KEY, bodies, create, join, keeper, shown
@@ -86,6 +91,39 @@ def test_a_group_without_messages_holds_nothing_back_of_the_log_it_shares() -> N
             await world.clock.sleep(3 * LOOK_S)
             assert groups[quiet].floor == written
             assert (await world.offsets()).first_id == 1, "the other one holds it"
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("last", ["a message", "a purge", "a rollback"])
+def test_a_group_with_nothing_left_holds_nothing_whatever_lies_behind_its_messages(
+    last: str,
+) -> None:
+    async def scenario() -> None:
+        async with retaining(HoldsFake(), replace(LIMITS, hold_bytes_max=1 << 30)) as world:
+            await world.assign()
+            quiet = GroupKey(f"{PCHANNEL}_8v0", "quiet")
+            message = NewMessage(quiet.vchannel, MessageType.INSERT, b"old", 3)
+            (landed,) = appended(await world.append(message))
+            await world.clock.sleep(1)
+            behind = CreateGroup(quiet, 1000, landed.tick, exist_ok=False)
+            assert isinstance(await (await keeper(world)).ask(behind, deadline_s=60), GroupView)
+            if last == "a purge":
+                asked = PurgeVChannel(quiet.vchannel, landed.tick)
+                purging = world.system.find("/root/node/purging")
+                assert isinstance(await purging.ask(asked, deadline_s=60), Purge)
+            elif last == "a rollback":
+                begin = replace(
+                    message, type=MessageType.BEGIN_TXN, txn=TxnContext(TxnId(0), 10_000)
+                )
+                (begun,) = await world.append(begin)
+                assert isinstance(begun, AppendedInTxn)
+                for kind in (MessageType.INSERT, MessageType.ROLLBACK_TXN):
+                    await world.append(replace(message, type=kind, txn=begun.txn))
+            await fill(world)
+            await world.clock.sleep(3 * LOOK_S)
+            assert opened_groups(world).table.groups[quiet].floor > landed.tick
+            assert (await world.offsets()).first_id > landed.id
 
     run_seeded(1, scenario)
 
