@@ -38,6 +38,8 @@ class GroupMember:
         self._streams = streams
         self._given: list[LeasedBatch] = []
         self._alone: LeasedBatch | None = None
+        self._next: LeasedBatch | None = None
+        """Taken, and not given yet: a step that is cancelled loses no batch."""
         self._reading: Reading[LeasedBatch] = Reading(plan, tasks)
 
     async def open(self) -> None:
@@ -58,9 +60,13 @@ class GroupMember:
         while True:
             if self._alone is not None:
                 await self._alone.over()
-            batch = await self._reading.__anext__()
+            if self._next is None:
+                self._next = await self._reading.__anext__()
+            batch = self._next
             # It waited here until the lease was over: another member has it by now.
-            if not batch.lease_s or (batch.alone and not await self._begun(batch)):
+            lost = not batch.lease_s or (batch.alone and not await self._begun(batch))
+            self._next = None
+            if lost:
                 continue
             self._given = [*self._running(), batch]
             self._alone = batch if batch.alone else None

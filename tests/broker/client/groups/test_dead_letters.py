@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from broker.client.errors import (
@@ -115,3 +116,28 @@ async def test_limits_are_changed_and_bad_ones_refused(tmp_path: Path) -> None:
         with pytest.raises(BadTarget, match=r"'small\.dead' exists already"):
             await log.group("small").create("ships", deliveries_max=5)
         assert len(ships.vchannels) == 4
+
+
+async def test_a_last_delivery_comes_although_steps_that_waited_for_it_were_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (_, log):
+        await log.collections.create("trains", shards=1)
+        group = log.group("workers")
+        async with group.join("trains", deliveries_max=2, prefetch_bytes=1, lease_s=3600) as member:
+            await log.append("trains", b"poison")
+            first = await take(member)
+            await log.append("trains", b"slow")
+            await first.nack(delay_s=0.3)
+            slow = await take(member)
+            assert slow.payloads == [b"slow"]
+            for _ in range(5):
+                # It has other things to do, and another task of it processes `slow`.
+                with anyio.move_on_after(0.3):
+                    raise AssertionError((await take(member)).payloads)
+            await slow.ack()
+            with anyio.fail_after(60):
+                last = await take(member)
+            assert last.alone
+            assert last.payloads == [b"poison"]
+            await last.ack()
