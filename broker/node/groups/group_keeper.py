@@ -285,8 +285,9 @@ class GroupKeeper(Actor[KeeperMessage]):
         except ActorError as error:
             return _retry(error)
         opened.groups.running.pop(key, None)
-        opened.groups.troubles.pop(key, None)
         await self._stop_dead_letters(key)
+        # Behind it: what it copied last may just have failed.
+        opened.groups.troubles.pop(key, None)
         return None
 
     async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:

@@ -8,12 +8,14 @@ import pytest
 
 from actors.testing import run_seeded
 from broker.model.failure import Refused, StreamingCode
-from broker.node.group_messages import RejectMessages
+from broker.model.groups.consumer_group import GroupView
+from broker.model.ids import TimeTick
+from broker.node.group_messages import AlterGroup, RejectMessages, SeekGroup
 from broker.node.groups import dropped_vchannels
 from broker.node.groups.dropped_vchannels import DroppedVChannels
 from broker.ports.row_schemas import CatalogVersion, NoRowSchemas, NoShard, Shard
 from tests.broker.node.groups.test_dead_letters import DEAD, create, dead, rows
-from tests.broker.node.groups.test_group_leases import join, shown
+from tests.broker.node.groups.test_group_leases import KEY, join, keeper, shown
 from tests.broker.node.world import appended, running_node
 
 LOG, CATALOG, AGAIN, ALIVE = "in the log", "in the catalog", "made again", "alive"
@@ -145,5 +147,33 @@ def test_what_dies_waits_until_the_catalog_says_whether_the_dead_letters_were_dr
             assert ("was dropped; alter the group" in view.trouble) == gone == bool(view.trouble)
             assert bool(view.group.dying) == gone
             assert [it.payload for it in await dead(world)] == ([] if gone else [b"a"])
+
+    run_seeded(1, scenario)
+
+
+@pytest.mark.parametrize("change", [AlterGroup(KEY, None, None), SeekGroup(KEY, TimeTick(0))])
+def test_no_trouble_is_told_of_once_a_change_of_the_group_has_nothing_dying(
+    change: AlterGroup | SeekGroup,
+) -> None:
+    async def scenario() -> None:
+        catalog = Catalog()
+        async with running_node(catalog=catalog) as world:
+            await world.assign()
+            await create(world)
+            appended(await world.append(rows("a")))
+            worker = await join(world)
+            leased = await worker.take()
+            catalog.drops, catalog.silent = 2, True
+            reject = RejectMessages(worker.joined.member, leased.lease, (), "bad")
+            assert await worker.group.ask(reject, deadline_s=60) is None
+            worker.leave()
+            await world.clock.sleep(2)  # it is being asked whether the dead letters were dropped
+            answer = await (await keeper(world)).ask(change, deadline_s=60)
+            assert isinstance(answer, GroupView), answer
+            catalog.silent = False
+            await world.clock.sleep(60)
+            view = await shown(world)
+            assert not view.group.dying
+            assert not view.trouble
 
     run_seeded(1, scenario)
