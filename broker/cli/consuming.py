@@ -167,8 +167,9 @@ async def _read_and_commit(reader: BatchScanner, output: Output) -> None:
                     break
             tasks.cancel_scope.cancel()
     finally:
-        # After Ctrl-C and a closed pipe too: those lines were written.
-        with anyio.move_on_after(COMMIT_AT_END_S, shield=True):
+        # After Ctrl-C and a closed pipe too: those lines were written. The commit has a deadline,
+        # which is an error; another one around it would hide that.
+        with anyio.CancelScope(shield=True):
             await reader.commit(deadline_s=COMMIT_AT_END_S)
 
 
