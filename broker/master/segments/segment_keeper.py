@@ -45,7 +45,7 @@ from broker.model.ids import PChannelName, SegmentId, TimeTick
 from broker.model.master.reservation import RowsWanted, SegmentStatistics
 from broker.model.master.segment_meta import SegmentMeta, SegmentMetaState, SegmentOrigin
 from broker.ports.id_source import IdSource
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, WriteUnconfirmed
 from broker.ports.ticks import TickSource
 
 PASS_S = 0.5
@@ -93,6 +93,8 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
         self._sweep = SegmentSweep(self._book, self._owners, parts.sweep)
         self._looked_at = NEVER
         self._loaded = False
+        self._unsure: Sequence[SegmentMeta] = ()
+        """Of a write without an answer: its outcome is read before anything else is done."""
         self._assigned = self._refused = self._unknown = 0
 
     async def started(self, context: Context[SegmentKeeperMessage]) -> None:
@@ -131,6 +133,7 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
 
     async def _answer(self, message: SegmentKeeperMessage) -> Any:
         await self._load()
+        await self._settle()
         if isinstance(message, _ROUNDS):
             return await self._round(message)
         match message:
@@ -320,10 +323,21 @@ class SegmentKeeper(Actor[SegmentKeeperMessage]):
     async def _store(self, metas: Sequence[SegmentMeta]) -> None:
         for first in range(0, len(metas), SEGMENTS_A_WRITE):
             some = metas[first : first + SEGMENTS_A_WRITE]
-            await self._book.put(some, self._now_ms())
+            try:
+                await self._book.put(some, self._now_ms())
+            except WriteUnconfirmed:
+                self._unsure = some
+                raise
             # Before the next write, which may fail: what is closed twice is listed twice.
             for meta in some:
                 self._reservations.keep(meta)
+
+    async def _settle(self) -> None:
+        """Keep what a write without an answer has stored: what is closed twice is listed twice."""
+        for meta in self._unsure:
+            if await self._book.find(meta.id) == meta:
+                self._reservations.keep(meta)
+        self._unsure = ()
 
     async def _tick(self) -> TimeTick:
         return (await self._parts.ticks.reserve(1)).first

@@ -16,7 +16,7 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName
 from broker.model.master.reservation import SegmentStatistics
 from broker.model.master.segment_meta import SegmentMetaState
-from broker.ports.meta import MetaError
+from broker.ports.meta import MetaError, WriteUnconfirmed
 from tests.broker.master.segments.segment_world import (
     COLLECTION,
     KEEPER,
@@ -167,5 +167,36 @@ def test_partitions_are_looked_through_only_after_one_was_removed() -> None:
             world.store.broken = False
             await world.clock.sleep(3.0)
             assert await states(system, assigned.segment_id) == [SegmentMetaState.DROPPED]
+
+    seeded(scenario)
+
+
+def test_a_closing_whose_answer_was_lost_is_listed_once_and_ends_when_acknowledged() -> None:
+    async def scenario(world: World) -> None:
+        async with world.run() as system:
+            (assigned,) = await assign(system, WHOLE)
+            await system.find(KEEPER).ask(SealCollection(COLLECTION), deadline_s=30.0)
+            write = world.store.inner.write
+            lost: list[int] = []
+
+            async def loses_an_answer(
+                puts: Mapping[str, bytes],
+                *,
+                deletes: Sequence[str] = (),
+                expect: Mapping[str, int] | None = None,
+            ) -> int:
+                revision = await write(puts, deletes=deletes, expect=expect)
+                if any(key.startswith("segment-flush/") for key in puts) and not lost:
+                    lost.append(revision)
+                    raise WriteUnconfirmed("no answer; the write may have taken effect")
+                return revision
+
+            world.store.inner.write = loses_an_answer  # type: ignore[method-assign]
+            await world.clock.sleep(10.0)
+            assert lost
+            id = assigned.segment_id
+            assert await flushes(system) == [id]
+            await system.find(KEEPER).ask(AcknowledgeFlushes((id,)), deadline_s=30.0)
+            assert await flushes(system) == []
 
     seeded(scenario)
