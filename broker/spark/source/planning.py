@@ -9,7 +9,7 @@ Next: broker/spark/source/reading.py
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -22,6 +22,11 @@ from broker.spark.source.cut_offsets import Position, losses
 from broker.spark.source.reading import Span, SpanPartition
 from broker.spark.source.subscribed import Subscribed
 
+if TYPE_CHECKING:
+    from broker.client import Measurement
+
+Level = tuple[TimeTick, TimeTick]
+"""The ticks between which vchannels are read."""
 BYTES_MAX: Final = 64 * 1024 * 1024
 """Approximate size of a partition. A task reads this much in less than a second."""
 ALONE_MAX: Final = 64
@@ -39,6 +44,8 @@ def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPa
     if not levels:
         return []
     options = subscribed.options
+    # Before the check: what is removed in between has partitions, and the tasks notice it.
+    measured = {level: subscribed.measured(names, *level) for level, names in levels.items()}
     held = _check(subscribed, start, end)
     purged = {name for name, it in held.items() if start.of(name) < it.purged_tick}
     return [
@@ -49,7 +56,7 @@ def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPa
             options.fail_on_data_loss,
             subscribed.proven,
         )
-        for span in _spans(subscribed, start, levels, purged)
+        for span in _spans(subscribed, start, levels, measured, purged)
     ]
 
 
@@ -75,9 +82,9 @@ def _check(subscribed: Subscribed, start: Position, end: Position) -> Mapping[st
     return held
 
 
-def _levels(start: Position, end: Position) -> dict[tuple[TimeTick, TimeTick], list[str]]:
+def _levels(start: Position, end: Position) -> dict[Level, list[str]]:
     """Return the vchannels by the ticks between which they are read; mostly there is one span."""
-    levels: dict[tuple[TimeTick, TimeTick], list[str]] = {}
+    levels: dict[Level, list[str]] = {}
     for name in end.ends:
         after, until = start.of(name), end.of(name)
         if after < until:
@@ -88,17 +95,14 @@ def _levels(start: Position, end: Position) -> dict[tuple[TimeTick, TimeTick], l
 def _spans(
     subscribed: Subscribed,
     start: Position,
-    levels: Mapping[tuple[TimeTick, TimeTick], Sequence[str]],
+    levels: Mapping[Level, Sequence[str]],
+    measured: Mapping[Level, "Measurement"],
     purged: Collection[str],
 ) -> Iterator[Span]:
     """Yield the spans; also those without rows of vchannels that were `purged` behind the start.
 
     Only the broker can tell whether these had rows that are missing now: by refusing to read them.
     """
-    measured = {
-        (after, until): subscribed.measured(names, after, until)
-        for (after, until), names in levels.items()
-    }
     level_of = {name: level for level, names in levels.items() for name in names}
     sizes = {
         # Steps are cumulative: the largest counts everything up to it.

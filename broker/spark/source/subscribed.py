@@ -235,12 +235,13 @@ class Subscribed:
 
     def _refuse_unread(self, start: Position, gone: Sequence[str], newest: TimeTick) -> None:
         """Raise DataLoss when rows of vchannels that match no longer were not read."""
-        held = self.gateway.held(gone)
         lost = [
             f"{name} of a dropped collection has {rows} unread rows"
             for name in gone
             if (rows := self._rows(name, start.of(name), newest))
         ]
+        # After the count: what is removed in between was counted.
+        held = self.gateway.held(gone)
         lost += [
             f"{name} of a dropped collection had unread rows up to tick {it.purged_tick}, which are"
             " removed"

@@ -102,3 +102,24 @@ def test_a_purge_is_no_transaction_that_retention_has_cut(world: World) -> None:
         with pytest.raises(DataLoss):
             list(SpanReader(read, gateway).batches())
         gateway.close()
+
+
+def test_a_micro_batch_that_is_purged_while_it_is_planned_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = world.make("purged_meanwhile")
+    world.append(name, *range(6))
+    start = batch_of(world, name, world.stream(name).initialOffset())
+    world.append(name, *range(6, 12))
+    end = batch_of(world, name, start)
+    held = Gateway.held
+
+    def held_and_then_purged(gateway: Gateway, vchannels: Any) -> Any:
+        found = held(gateway, vchannels)
+        monkeypatch.setattr(Gateway, "held", held)
+        purge_now(world, name)
+        return found
+
+    monkeypatch.setattr(Gateway, "held", held_and_then_purged)
+    with pytest.raises(DataLoss, match="removed by a purge"):
+        numbers(world.stream(name), start, end)
