@@ -64,6 +64,7 @@ class Call:
         "peer",
         "quotas",
         "reader",
+        "revoked",
         "scope",
         "stream",
     )
@@ -89,6 +90,8 @@ class Call:
         self.scope = anyio.CancelScope()
         self._end: Callable[[Refusal], None] = self._cancel
         self._ending: Refusal | None = None
+        self.revoked: Refusal | None = None
+        """Why its caller may not go on; None while they may."""
 
     @property
     def identity(self) -> str:
@@ -113,6 +116,7 @@ class Call:
 
     def revoke(self, refusal: Refusal) -> None:
         """End this call within REVOKED_S, because its caller lost a right; one answer may come."""
+        self.revoked = refusal
         if self._ending is None:
             self.end(refusal)
             if self._end is not _let_it_finish:
@@ -225,6 +229,9 @@ class Middleware:
                 call.end_with(_let_it_finish)
             request = await self._only_message(call, request_type)
             await check(self.access, call.access, call.stream.method, request)
+            if call.revoked is not None:
+                # While it waited for its request: what it wants is known, and begun, only now.
+                raise Refused(call.revoked.code, call.revoked.cause)
             given = await answer(request)
             data = given if isinstance(given, bytes) else encoded(given)
             await call.stream.write_batch([data], deadline_s=self.limits.flush_s)
