@@ -227,8 +227,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
         doubtful = self._retries.failures or not self._nodes.is_confirmed(chosen)
-        if doubtful:
-            # A term given to a dead node costs a fence and a record: ask first.
+        if doubtful or self._is_served(before.meta):
+            # First: a term given to a dead node costs a fence and a record, and what is served.
             await self._within(self._timing.ask_deadline_s, node.status)
         # As lost: `assign` would keep the term where the record says that this node serves.
         meta = assign(lost(before.meta, before.meta.term), chosen, access)

@@ -1,0 +1,34 @@
+"""A node that renews its lease and that the coordinator cannot reach any more."""
+
+import pytest
+
+from actors.testing import VirtualClock
+from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.messages import NodesChanged
+from broker.meta.memory_store import MemoryMetaStore
+from tests.broker.coordinator.assignment.following import (
+    ASSIGNER,
+    all_assigned,
+    follow_until,
+    seeded,
+)
+from tests.broker.coordinator.assignment.test_balancer import RULES, counts
+from tests.broker.coordinator.fakes import make_nodes, run_coordinator
+
+
+@pytest.mark.parametrize("wait_s", [30.0, 1000.0])
+def test_no_served_channel_is_moved_to_a_node_that_does_not_answer(wait_s: float) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = MemoryMetaStore()
+        first, second = nodes = make_nodes(store, clock, 2)
+        live = LiveNodes([first])
+        async with run_coordinator(store, nodes, clock, live=live, rules=RULES) as system:
+            await follow_until(system, all_assigned)
+            second.silent = second.hangs = True
+            live.put(second)
+            live.heard(second.node_id)  # as each renewal of its lease does
+            system.find(ASSIGNER).tell(NodesChanged())
+            await clock.sleep(wait_s)
+            assert counts(nodes) == [4, 0]
+
+    seeded(41, scenario)
