@@ -301,6 +301,10 @@ class Stage:
                 await anyio.sleep(RETRY_PAUSE_S)
             else:
                 self._txns.append(txn)
+                # Ended meanwhile: what it would take would be in no commit.
+                if self._ended:
+                    await _roll_back(txn)
+                self._check_open()
                 return txn
 
     def _check_open(self) -> None:

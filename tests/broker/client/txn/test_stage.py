@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pyarrow as pa
 import pytest
+from anyio.lowlevel import checkpoint
 
 from broker.app import Broker
 from broker.client import (
@@ -24,6 +25,7 @@ from broker.client import (
 )
 from broker.client.cluster.targets import NewVChannel
 from broker.client.errors import BadTransaction, InvalidTransactionState
+from broker.client.txn.stage import Stage
 from tests.local_broker import local_broker
 
 V = tuple(NewVChannel(f"by-dev-rootcoord-dml_{number}_7v{number}") for number in range(3))
@@ -319,3 +321,22 @@ async def test_where_a_reader_stops_lies_between_no_two_commits_of_a_batch(tmp_p
             at = await log.cut(V, tick=stop)
             assert len({len(await up_to(log, vchannel, at)) for vchannel in V}) == 1
         assert len(set(stops)) > 10
+
+
+async def test_an_append_that_begins_its_transaction_during_the_commit_is_refused_or_in_it(
+    tmp_path: Path,
+) -> None:
+    async with local_broker(tmp_path, pchannels=3) as broker, connect(broker.address) as log:
+        told: list[BadTransaction] = []
+
+        async def late(stage: Stage) -> None:
+            try:
+                await stage.append(V[1], b"late")
+            except BadTransaction as error:
+                told.append(error)
+
+        async with anyio.create_task_group() as tasks, log.staged() as out:
+            await out.append(V[0], b"early")
+            tasks.start_soon(late, out)
+            await checkpoint()  # it has asked for a transaction, and waits
+        assert await rows(log) == [[b"early"], [] if told else [b"late"], []]
