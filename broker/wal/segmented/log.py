@@ -6,6 +6,7 @@ Next: broker/wal/segmented/writer.py
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -39,6 +40,8 @@ class SegmentedLog:
         self._writer, self._reader, self._worker = writer, reader, worker
         self._editions = Editions(place, claim, writer, reader)
         self._closed = False
+        self._unremoved: tuple[LogSegment, ...] = ()
+        """Not in the view any more; their files are there still."""
         self._ending = threading.Event()
 
     @property
@@ -85,8 +88,10 @@ class SegmentedLog:
         if retention.age_ms_max:
             # Before segments are chosen: only sealed ones can be dropped.
             await self._worker.run(partial(self._writer.seal_old, retention.age_ms_max, now_ms))
-        gone = self._writer.drop_segments(before_id, retention, now_ms)
+        # With those that could not be removed before.
+        gone = (*self._unremoved, *self._writer.drop_segments(before_id, retention, now_ms))
         if gone:
+            self._unremoved = gone
             # They have left the view already, so no new read finds them. A running one keeps its
             # open file, or gets OutOfRange.
             self._reader.forget(gone)
@@ -95,6 +100,7 @@ class SegmentedLog:
             except OSError as failure:
                 channel = self._claim.channel
                 raise WalError(f"{channel}: cannot remove segments: {failure}") from failure
+            self._unremoved = ()
         return self.bounds().first_id
 
     async def seal(self) -> None:
@@ -196,9 +202,7 @@ class SegmentedLog:
 def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
     """Remove segments, after the mark of the new first id is durable: a crash leaves no gap."""
     files, folder, mark = place.files, place.folder, mark_name(gone[-1].next_id)
-    # Its name is all that it says, as with claims: created whole or not at all.
-    files.open(f"{folder}/{mark}", create=True).close()
-    files.sync_folder(folder)
+    _mark_durably(place, f"{folder}/{mark}")
     for segment in gone:
         for name in (segment.name.log_file, segment.name.index_file):
             _remove_if_there(place, f"{folder}/{name}")
@@ -206,6 +210,23 @@ def remove_segments(place: LogPlace, gone: Sequence[LogSegment]) -> None:
         if name.endswith(FIRST_SUFFIX) and name < mark:
             _remove_if_there(place, f"{folder}/{name}")
     files.sync_folder(folder)
+
+
+def _mark_durably(place: LogPlace, mark: str) -> None:
+    made = True
+    try:
+        # Its name is all that it says, as with claims: created whole or not at all.
+        place.files.open(mark, create=True).close()
+    except FileExistsError:
+        made = False  # a try before this one could not remove every segment
+    try:
+        place.files.sync_folder(place.folder)
+    except OSError:
+        if made:
+            # What a failed sync left is not synced again: the next try makes another one.
+            with suppress(OSError):
+                place.files.remove(mark)
+        raise
 
 
 def _remove_if_there(place: LogPlace, path: str) -> None:

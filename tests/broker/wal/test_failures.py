@@ -3,6 +3,7 @@
 import errno
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,28 @@ async def test_a_truncation_that_cannot_remove_files_still_moves_the_first_id() 
     log = await opened(files, 2)
     assert log.bounds().first_id == first_id
     assert all(int(p[2:22]) >= first_id for p in files.names if p.endswith(".log"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("create", errno.ENOSPC), ("sync_folder", errno.EIO), ("remove", errno.EACCES)],
+)
+async def test_what_a_truncation_could_not_remove_is_removed_by_the_next_one(
+    kind: str, code: int
+) -> None:
+    files = FaultyFiles()
+    log = await opened(files)
+    for at in range(1, 120, 6):
+        await log.append(group(at, 2, size=300))
+    files.faults[kind, files.counts.get(kind, 0) + 1] = code
+    small = Retention(bytes_max=10_000)
+    with pytest.raises(WalError, match="cannot remove segments"):
+        await log.truncate(MessageId(120), small, 0)
+    assert await log.truncate(MessageId(120), small, 0) > 1
+    names = [Path(it).name for it in files.names if it.endswith(".log")]
+    assert [it for it in names if int(it[:20]) < log.bounds().first_id] == []
+    again = await opened(files, 2)
+    assert again.bounds().first_id == log.bounds().first_id
 
 
 @pytest.mark.parametrize(("kind", "is_called"), [("write", False), ("sync", True)])
