@@ -41,7 +41,8 @@ class LogCopy:
         """Whether the target holds a part of the source from its begin on, checked or not."""
         source, target = self.source.bounds(), self.target.bounds()
         begins = target.first_id <= source.first_id <= target.next_id <= source.next_id
-        return begins and target.first_id <= self.checked_id <= target.next_id
+        # Retention may have removed what was not compared, before the source was held again.
+        return begins and source.first_id <= self.checked_id <= target.next_id
 
     @property
     def copied_id(self) -> MessageId:

@@ -105,3 +105,19 @@ async def test_the_rest_is_given_up_when_it_is_too_much_for_a_pause() -> None:
         await source.append([record(at, size=1 << 20)])
     assert not await copy.rest()
     assert await copy.rest()
+
+
+async def test_a_copy_goes_on_although_retention_has_removed_what_was_not_checked() -> None:
+    """As after a restart: the log is held again only at the first step."""
+    source, target = await opened(), await opened()
+    records = group(1, 8)
+    await source.append(records)
+    at = records[3].next_id
+    await target.append_copies(records[:6], records[5].next_id, records[5].last_tick)
+    cut = await opened()
+    await cut.begin_anew(at, records[3].last_tick)
+    await cut.append_copies(records[4:], records[-1].next_id, records[-1].last_tick)
+    copy = LogCopy(cut, target, MessageId(records[1].next_id))
+    if not copy.fits:
+        await copy.begin()
+    assert await copy.rest()
