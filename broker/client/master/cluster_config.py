@@ -20,6 +20,7 @@ from broker.client.errors import (
     InvalidRequestSequence,
     OutcomeUnknown,
     ServerRefusal,
+    UnknownRefusal,
     Unrecoverable,
 )
 from broker.client.net.connection import Connection
@@ -116,7 +117,7 @@ class ClusterConfig:
                 answer = await self._set(request)
             else:
                 answer = await retried(lambda: self._set(request), self._deadline_s)
-        except (ConnectionLost, DeadlineExceeded) as error:
+        except (ConnectionLost, DeadlineExceeded, UnknownRefusal) as error:
             raise OutcomeUnknown(
                 f"{error}; the configuration may have been changed: read it again"
             ) from error

@@ -21,6 +21,8 @@ class LiveNodes:
         self._heard: set[NodeId] = set()
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
+        self.pause_revision = 0
+        """Of the record that the above was taken from; 0: there was none."""
         self.settings: StoredSettings | None = None
         """Sent to nodes that have another revision; None: not read from the store yet."""
         self.settings_revisions: dict[NodeId, int | None] = {}

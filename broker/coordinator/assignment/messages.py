@@ -211,10 +211,16 @@ class PauseConsumers(Request[None]):
     """Pause consumers that have not begun, on every node, or resume them.
 
     On the answer it is durable, and every reachable node has been notified. Refused(INNER) when it
-    could not be recorded; then nothing has changed.
+    could not be recorded; then nothing has changed. Refused(UNKNOWN) when the store has not said
+    whether it was recorded; if it was, nodes are notified once the store answers.
     """
 
     paused: bool
 
 
-ConsumptionMessage = PauseConsumers
+@dataclass(frozen=True, slots=True)
+class ReadPause:
+    """A timer: a write whose answer was lost may have changed the record."""
+
+
+ConsumptionMessage = PauseConsumers | ReadPause

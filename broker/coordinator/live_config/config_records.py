@@ -16,7 +16,7 @@ from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.coordinator.records import decode_number, encode_number
 from broker.core.live_config.config_keys import is_setting
 from broker.model.master.live_config import ConfigEntry, StoredSettings
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaStore, WriteUnconfirmed
 from broker.ports.meta_writes import PART_BYTES, all_entries, split_write
 
 CONFIG_PREFIX: Final = "config/"
@@ -56,12 +56,15 @@ class ConfigRecords:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a committed load is not written yet: `finish` first."""
+        """Whether a load is not written yet, or an answer was lost: `read` before `write`."""
         return self._unfinished
 
     async def read(self) -> Configuration:
-        """Everything, after finishing or forgetting what an earlier leader left."""
-        await self.finish()
+        """Everything, after finishing or forgetting what an earlier write or leader left.
+
+        May be called again after MetaError.
+        """
+        await self._finish()
         found = Configuration({})
         loads = [
             (int(key.removeprefix(LOADED_PREFIX)), entry.revision)
@@ -79,6 +82,8 @@ class ConfigRecords:
             await self._store.write({}, deletes=some)
         found.revision = await self._revision(REVISION_KEY)
         found.settings_revision = await self._revision(SETTINGS_KEY)
+        # Only now: the caller of a read that fails still holds the configuration from before.
+        self._unfinished = False
         return found
 
     async def write(
@@ -86,8 +91,19 @@ class ConfigRecords:
     ) -> int:
         """Write all or nothing; the revision of the change, durable when this returns.
 
-        MetaError: nothing happened. After a large change `unfinished` may be true.
+        MetaError: nothing happened, unless it is WriteUnconfirmed. After that one, and after a
+        large change, `unfinished` is true.
         """
+        assert not self._unfinished, "the rest of the load would be written over this change"
+        try:
+            return await self._write(puts, deletes, settings=settings)
+        except WriteUnconfirmed:
+            self._unfinished = True
+            raise
+
+    async def _write(
+        self, puts: Mapping[str, str], deletes: Sequence[str], *, settings: bool
+    ) -> int:
         values = {CONFIG_PREFIX + key: value.encode() for key, value in puts.items()}
         gone = [CONFIG_PREFIX + key for key in deletes]
         marks = _marks(settings=settings)
@@ -104,7 +120,7 @@ class ConfigRecords:
         self._unfinished = True
         return revision
 
-    async def finish(self) -> None:
+    async def _finish(self) -> None:
         """Write the entries of a committed load; forget the parts of one that is not committed.
 
         May be called again after MetaError, and repeats what was done.
@@ -117,7 +133,6 @@ class ConfigRecords:
         left = [key async for key, _ in all_entries(self._store, LOAD_PREFIX, page=10)]
         for _, some in split_write({}, left):
             await self._store.write({}, deletes=some)
-        self._unfinished = False
 
     async def _apply(self, key: str) -> None:
         part = await self._store.get(key)

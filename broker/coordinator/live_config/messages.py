@@ -57,7 +57,10 @@ class RequestConfig(Request[Found]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeConfig(Request[Changed]):
-    """Apply all changes or none; see the service for the codes of a refusal."""
+    """Apply all changes or none; see the service for the codes of a refusal.
+
+    Refused(INNER): nothing has changed; Refused(UNKNOWN): the store has not said whether it has.
+    """
 
     changes: tuple[ConfigChange, ...]
 
@@ -72,6 +75,10 @@ class ReachNodes:
     """A timer: tell the nodes that have older settings."""
 
 
-SysConfigMessage = (
-    GetConfig | GetConfigByPrefix | RequestConfig | ChangeConfig | ListSettings | ReachNodes
-)
+@dataclass(frozen=True, slots=True)
+class ReadStored:
+    """A timer: finish a large change, or learn the outcome of one whose answer was lost."""
+
+
+ConfigQuestion = GetConfig | GetConfigByPrefix | RequestConfig | ListSettings
+SysConfigMessage = ConfigQuestion | ChangeConfig | ReachNodes | ReadStored

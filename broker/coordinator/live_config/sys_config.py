@@ -10,21 +10,24 @@ from typing import assert_never
 import anyio
 import structlog
 
-from actors import Actor, Context, Envelope
+from actors import Actor, Backoff, Context, Envelope
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.live_config.config_records import ConfigRecords, Configuration
 from broker.coordinator.live_config.messages import (
     ChangeConfig,
     Changed,
+    ConfigQuestion,
     Found,
     GetConfig,
     GetConfigByPrefix,
     ListSettings,
     ReachNodes,
+    ReadStored,
     RequestConfig,
     SettingsFound,
     SysConfigMessage,
 )
+from broker.coordinator.retries import Retries
 from broker.core.live_config.answers import NoSuchKey, SortedEntries, TooMuch
 from broker.core.live_config.changes import Plan, Problem, SettingRules, Unchangeable, Wrong, plan
 from broker.core.live_config.config_keys import BadKey, is_setting
@@ -32,7 +35,7 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
 from broker.model.master.live_config import ConfigEntry, NodesReached
 from broker.ports.master.live_settings import LiveSettings, NeedsRestart
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, WriteUnconfirmed
 from broker.ports.nodes import NodeControl
 
 REACH_S = 1.0
@@ -40,7 +43,7 @@ REACH_S = 1.0
 SILENT_REACH_S = 0.2
 """For one that did not answer the last time: a hanging node delays only one change by REACH_S."""
 REACH_AGAIN_S = 0.5
-FINISH_AGAIN_S = 0.5
+READ_AGAIN = Backoff(first_s=0.5, max_s=5.0)
 
 CODES: Mapping[Wrong, StreamingCode] = {
     Wrong.BAD: StreamingCode.INVALID_ARGUMENT,
@@ -66,6 +69,8 @@ class SysConfig(Actor[SysConfigMessage]):
         self._rules = SettingRules(settings.known, self._problem)
         self._changes = 0
         self._timer_set = False
+        self._reads = Retries(READ_AGAIN, "configuration not read again yet")
+        self._read_timer_set = False
         self._silent: set[NodeId] = set()
 
     async def started(self, context: Context[SysConfigMessage]) -> None:
@@ -75,8 +80,7 @@ class SysConfig(Actor[SysConfigMessage]):
         self._publish()
         if self._config.settings_revision:
             # A node of this process has no lease, by which the others say what they have.
-            self._timer_set = True
-            context.after(0.0, ReachNodes())
+            self._reach_after(0.0)
 
     async def receive(self, batch: Sequence[Envelope[SysConfigMessage]]) -> None:
         """Answer changes last, so that the nodes are asked once for all of them."""
@@ -90,6 +94,9 @@ class SysConfig(Actor[SysConfigMessage]):
                 case ReachNodes():
                     self._timer_set = False
                     await self._reach()
+                case ReadStored():
+                    self._read_timer_set = False
+                    await self._read_if_unfinished()
                 case question:
                     self._answer(question, envelope)
         nodes = await self._reach() if any(it[2] for it in changed) else NodesReached()
@@ -104,11 +111,7 @@ class SysConfig(Actor[SysConfigMessage]):
             "behind": len(self._behind()),
         }
 
-    def _answer(
-        self,
-        question: GetConfig | GetConfigByPrefix | RequestConfig | ListSettings,
-        envelope: Envelope[SysConfigMessage],
-    ) -> None:
+    def _answer(self, question: ConfigQuestion, envelope: Envelope[SysConfigMessage]) -> None:
         try:
             match question:
                 case GetConfig(keys):
@@ -132,32 +135,63 @@ class SysConfig(Actor[SysConfigMessage]):
         """The revision, and whether a setting changed; None: the caller was refused."""
         try:
             if self._records.unfinished:
-                await self._finish()
+                await self._read_stored()
             planned = plan(self._config.entries, request.changes, self._rules)
-            revision = await self._records.write(
-                planned.puts, planned.deletes, settings=planned.settings
-            )
         except Unchangeable as error:
             envelope.fail(Refused(CODES[error.kind], str(error)))
             return None
         except MetaError as error:
             envelope.fail(Refused(StreamingCode.INNER, str(error)))
             return None
+        revision = await self._write(planned, envelope)
+        if revision is None:
+            return None
         self._changes += 1
         self._apply(planned, revision)
-        if self._records.unfinished:
-            try:
-                await self._finish()
-            except MetaError as error:
-                # It is durable and shown already; the next change, or a restart, writes the rest.
-                log.warning("a large change is recorded, not yet written", error=str(error))
+        # What is not written yet of a large change is durable, and shown, all the same.
+        await self._read_if_unfinished()
         if planned.settings:
             log.warning("settings changed", revision=revision, **_named(planned))
             self._publish()
         return revision, planned.settings
 
-    async def _finish(self) -> None:
+    async def _write(self, planned: Plan, envelope: Envelope[SysConfigMessage]) -> int | None:
+        """The revision; None: the caller was refused."""
+        try:
+            return await self._records.write(
+                planned.puts, planned.deletes, settings=planned.settings
+            )
+        except WriteUnconfirmed as error:
+            cause = f"{error}: read the configuration, and repeat the change if it is not there"
+            envelope.fail(Refused(StreamingCode.UNKNOWN, cause))
+            # No restart for it: one of this actor restarts the Registrar, and several within half
+            # a minute the whole coordinator.
+            await self._read_if_unfinished()
+        except MetaError as error:
+            envelope.fail(Refused(StreamingCode.INNER, str(error)))
+        return None
+
+    async def _read_if_unfinished(self) -> None:
+        """What the store does not answer now is read later, or before the next change."""
+        if not self._records.unfinished:
+            return
+        try:
+            await self._read_stored()
+        except MetaError as error:
+            self._reads.failed(str(error))
+            if not self._read_timer_set:
+                self._read_timer_set = True
+                self._context.after(self._reads.pause_s(self._context.random), ReadStored())
+
+    async def _read_stored(self) -> None:
+        """Show what is stored, in place of what is in memory, and apply it. MetaError."""
+        known = self._config.settings_revision
         self._read(await self._records.read())
+        self._reads.succeeded()
+        if self._config.settings_revision != known:
+            log.warning("settings changed", revision=self._config.settings_revision)
+            self._publish()
+            self._reach_after(0.0)
 
     def _read(self, config: Configuration) -> None:
         self._config = config
@@ -202,11 +236,15 @@ class SysConfig(Actor[SysConfigMessage]):
         behind = self._behind()
         # Not for those that take no settings: they would be asked for ever.
         again = [it for it in behind if self._nodes.settings_revisions.get(it, 0) is not None]
-        if again and not self._timer_set:
-            self._timer_set = True
-            self._context.after(REACH_AGAIN_S, ReachNodes())
+        if again:
+            self._reach_after(REACH_AGAIN_S)
         reached = [it.node_id for it in self._nodes.all() if it.node_id not in behind]
         return NodesReached(tuple(reached), behind)
+
+    def _reach_after(self, delay_s: float) -> None:
+        if not self._timer_set:
+            self._timer_set = True
+            self._context.after(delay_s, ReachNodes())
 
     def _behind(self) -> tuple[NodeId, ...]:
         revision = self._config.settings_revision

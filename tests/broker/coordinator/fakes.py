@@ -18,7 +18,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import MessageId, NodeId, PChannelName, Term, TimeTick
 from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
-from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore, WriteUnconfirmed
 
 ROOT = "/coordinator"
 NAMES = pchannel_names("by-dev", 4)
@@ -73,6 +73,38 @@ class ShakyStore:
             await self._clock.sleep(self.delay_s)
         if self.broken:
             raise MetaError("disk full")
+
+
+class LosingStore(ShakyStore):
+    """Loses the answer of one write: of the next that has a key with the prefix `loses`.
+
+    `applies`: whether that write took effect. After it the store is `broken` if it `breaks`, and
+    `delay_s` is long if it `hangs`.
+    """
+
+    def __init__(self, store: MetaStore, clock: Clock | None = None) -> None:
+        super().__init__(store, clock)
+        self.loses = ""
+        self.applies = True
+        self.breaks = self.hangs = False
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        lost = self.loses and any(key.startswith(self.loses) for key in [*puts, *deletes])
+        if not lost:
+            return await super().write(puts, deletes=deletes, expect=expect)
+        self.loses = ""
+        if self.applies:
+            await super().write(puts, deletes=deletes, expect=expect)
+        self.broken = self.breaks
+        if self.hangs:
+            self.delay_s = 1e6
+        raise WriteUnconfirmed("no answer; the write may have taken effect")
 
 
 @dataclass

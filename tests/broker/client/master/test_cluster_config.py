@@ -1,18 +1,27 @@
 """The configuration as a program changes it, against a real broker; and what it changes there."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from broker.client import Client, connect
-from broker.client.errors import InvalidArgument, TidemarkError
+from broker.client.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    TidemarkError,
+    UnknownRefusal,
+)
 from broker.client.master.cluster_config import (
+    ClusterConfig,
     ConfigConflict,
     NoSuchConfigKey,
     SettingNeedsRestart,
 )
 from broker.client.master.config_files import BadConfigFile
+from broker.client.net.connection import Connection
+from broker.model.failure import StreamingCode
 from tests.local_broker import local_broker
 from tests.roles_processes import until
 
@@ -146,3 +155,16 @@ async def test_a_large_configuration_is_stored_and_read_whole(tmp_path: Path) ->
         connect(broker.address) as log,
     ):
         assert len(await log.config.get_by_prefix("/app/")) == 1000
+
+
+@pytest.mark.parametrize("expected_revision", [None, 3])
+async def test_a_change_that_the_server_does_not_know_the_outcome_of_is_not_called_refused(
+    expected_revision: int | None,
+) -> None:
+    class Unsure:
+        async def call(self, *_: object, **__: Any) -> None:
+            raise UnknownRefusal("the store gave no answer", StreamingCode.UNKNOWN)
+
+    config = ClusterConfig(cast(Connection, Unsure()), deadline_s=0.05)
+    with pytest.raises(OutcomeUnknown, match=r"gave no answer.*read it again"):
+        await config.set("retention_ms", "5", expected_revision=expected_revision)

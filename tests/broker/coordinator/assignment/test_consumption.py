@@ -7,10 +7,11 @@ from actors.testing import VirtualClock
 from broker.coordinator.assignment.consumption import consumption_paused
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import PauseConsumers
+from broker.coordinator.records import PAUSE_KEY
 from broker.meta.memory_store import MemoryMetaStore
-from broker.model.failure import Refused
+from broker.model.failure import Refused, StreamingCode
 from tests.broker.coordinator.assignment.following import seeded
-from tests.broker.coordinator.fakes import ShakyStore
+from tests.broker.coordinator.fakes import LosingStore, ShakyStore
 from tests.broker.coordinator.leases.registered import World
 
 CONSUMPTION = "/coordinator/consumption"
@@ -18,6 +19,12 @@ CONSUMPTION = "/coordinator/consumption"
 
 async def pause(system: System, *, paused: bool) -> None:
     await system.find(CONSUMPTION).ask(PauseConsumers(paused), deadline_s=5.0)
+
+
+async def unconfirmed(system: System, *, paused: bool) -> None:
+    with pytest.raises(Refused, match=f"{'pause' if paused else 'resume'} again") as caught:
+        await pause(system, paused=paused)
+    assert caught.value.refusal.code is StreamingCode.UNKNOWN
 
 
 def test_one_call_reaches_every_node_and_who_comes_later_learns_it_with_the_lease() -> None:
@@ -76,3 +83,74 @@ def test_what_cannot_be_recorded_changes_nothing() -> None:
             store.broken = False
 
     seeded(83, scenario)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_a_pause_whose_answer_was_lost_is_in_force_as_it_is_recorded(applies: bool) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = LosingStore(MemoryMetaStore())
+        world = World(clock, store)
+        async with await world.start(lease_s=60.0) as system:
+            lease = await world.register(system, 1)
+            store.loses, store.applies = PAUSE_KEY, applies
+            await unconfirmed(system, paused=True)
+            await clock.sleep(0.1)
+            assert world.nodes[0].paused is applies
+            assert (await world.renew(system, 1, lease)).consumption_paused is applies
+            # The Registrar stands behind this actor: it would have another term, too.
+            assert {row.term for row in system.statistics()} == {1}
+        world.live = LiveNodes()
+        async with await world.start(lease_s=60.0) as system:
+            assert (await world.register(system, 2)).consumption_paused is applies
+
+    seeded(84, scenario)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_pause_that_cannot_be_read_at_once_is_in_force_when_the_store_answers_again(
+    applies: bool, silent: bool, killed: bool
+) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = LosingStore(MemoryMetaStore(), clock)
+        world = World(clock, store)
+        async with await world.start(lease_s=1e6) as system:
+            lease = await world.register(system, 1)
+            store.loses, store.applies = PAUSE_KEY, applies
+            store.breaks, store.hangs = not silent, silent
+            await unconfirmed(system, paused=True)
+            await clock.sleep(30.0)
+            if killed:
+                system.kill(CONSUMPTION)
+                await clock.sleep(30.0)
+            assert not world.nodes[0].paused
+            store.broken, store.delay_s = False, 0.0
+            await clock.sleep(11.0)
+            assert world.nodes[0].paused is applies
+            assert (await world.renew(system, 1, lease)).consumption_paused is applies
+            # A later change is not undone by a late read.
+            await pause(system, paused=not applies)
+            await clock.sleep(30.0)
+            assert world.nodes[0].paused is not applies
+
+    seeded(85, scenario)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_a_resume_that_was_lost_ends_a_pause_from_the_start_only_if_it_was_recorded(
+    applies: bool,
+) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = LosingStore(MemoryMetaStore())
+        world = World(clock, store)
+        async with await world.start(lease_s=60.0, pause_consumption=True) as system:
+            store.loses, store.applies = PAUSE_KEY, applies
+            await unconfirmed(system, paused=False)
+            await clock.sleep(0.1)
+            assert (await world.register(system, 1)).consumption_paused is not applies
+            system.kill(CONSUMPTION)
+            await clock.sleep(1.0)
+            assert (await world.register(system, 2)).consumption_paused is not applies
+
+    seeded(86, scenario)
