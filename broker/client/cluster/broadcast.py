@@ -184,13 +184,19 @@ class Broadcasts:
     async def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
     ) -> None:
-        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel."""
+        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel.
+
+        One that is skipped meanwhile counts as acknowledged.
+        """
         await self._wait_for(key, deadline_s, all_acked=False)
 
     async def block_until_resource_key_ack_all(
         self, key: ResourceKey, *, deadline_s: float = WAIT_S
     ) -> None:
-        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels."""
+        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels.
+
+        One that is skipped meanwhile counts as acknowledged.
+        """
         await self._wait_for(key, deadline_s, all_acked=True)
 
     async def locks(self) -> list[LockInfo]:

@@ -283,12 +283,16 @@ class Broadcasts:
     def block_until_resource_key_ack_all(
         self, key: ResourceKey, *, deadline_s: float = ...
     ) -> None:
-        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels."""
+        """Wait until each broadcast that holds `key` now is acknowledged on all its vchannels.
+
+        One that is skipped meanwhile counts as acknowledged."""
         ...
     def block_until_resource_key_ack_once(
         self, key: ResourceKey, *, deadline_s: float = ...
     ) -> None:
-        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel."""
+        """Wait until each broadcast that holds `key` now is acknowledged on some vchannel.
+
+        One that is skipped meanwhile counts as acknowledged."""
         ...
     def locks(self) -> list[LockInfo]:
         """Which broadcast holds which keys, and which wait, in the order of arrival."""

@@ -1,4 +1,4 @@
-"""Callers that wait until the broadcasts that hold a resource key are acknowledged.
+"""Callers that wait until the broadcasts that hold a resource key are acknowledged, or skipped.
 
 Only broadcasts that hold it at the time of the call count.
 """
@@ -35,7 +35,7 @@ class KeyWaiters:
         *,
         all_acked: bool,
     ) -> None:
-        """Answer when all of these tasks that hold the key are acknowledged; perhaps now."""
+        """Answer when all of these tasks that hold the key are done; perhaps now."""
         # The names of now: broadcasts that start later would make a busy key wait for ever.
         names = {
             task.name for task in tasks if _holds(task, key) and not _done(task, all_acked)
@@ -67,4 +67,7 @@ def _holds(task: BroadcastState, key: ResourceKey) -> bool:
 
 
 def _done(task: BroadcastState, all_acked: bool) -> bool:
+    # One that an operator has skipped is finished without all acknowledgements, and gets no more.
+    if not task.unfinished:
+        return True
     return task.all_acked if all_acked else any(task.acked)

@@ -60,7 +60,7 @@ class AckBroadcast(Request[None]):
 class WaitForKey(Request[None]):
     """Wait until each broadcast that holds this key has one acknowledged vchannel, or all.
 
-    Shared and exclusive holders count alike.
+    A broadcast that is skipped counts as acknowledged. Shared and exclusive holders count alike.
     """
 
     key: ResourceKey

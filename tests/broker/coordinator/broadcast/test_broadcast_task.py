@@ -12,6 +12,7 @@ from broker.coordinator.broadcast.messages import (
     RetryBroadcast,
     SkipBroadcast,
     StartBroadcast,
+    WaitForKey,
 )
 from broker.core.naming import pchannel_of
 from broker.model.broadcast import ResourceKey
@@ -95,6 +96,27 @@ def test_a_skipped_broadcast_is_done_with_what_it_has_and_its_keys_are_free() ->
         assert set(done.results) == {V[0], V[2]}
         assert cluster.called == []
         await cluster.broadcast(broadcast("two", A))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("all_acked", [True, False])
+def test_a_wait_for_a_key_ends_when_the_broadcast_that_holds_it_is_skipped(all_acked: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for vchannel in V:
+            cluster.logs.refusals[vchannel] = [NEVER] * 9
+        await refused(cluster, "no such collection")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.ask, WaitForKey(A, all_acked=all_acked))
+            await anyio.sleep(0.5)
+            view = await only(cluster)
+            assert view.acked == 0
+            await cluster.ask(SkipBroadcast(view.name))
+            with anyio.fail_after(1.0):
+                # As one that asks now.
+                await cluster.ask(WaitForKey(A, all_acked=all_acked))
+            tasks.cancel_scope.deadline = anyio.current_time() + 1.0
+        assert not tasks.cancel_scope.cancelled_caught
 
     run(scenario)
 
