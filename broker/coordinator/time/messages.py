@@ -5,7 +5,7 @@ Requests that fail raise Refused.
 
 from dataclasses import dataclass
 
-from actors import Ref, Request
+from actors import Request
 from broker.ports.ticks import TickRange
 
 # ---- TickWindow: the durable bound of the oracle ------------------------------------------------
@@ -20,24 +20,16 @@ class WindowGranted:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRefused:
-    """The bound could not be stored."""
-
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
 class OpenWindow(Request[WindowGranted]):
     """A first bound for a new oracle. Raises Refused(INNER)."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendWindow:
-    """Replace the bound `held_ms` by `bound_ms` or more; the outcome is sent to `holder`."""
+class ExtendWindow(Request[WindowGranted]):
+    """Replace the bound `held_ms` by `bound_ms` or more. Raises Refused(INNER)."""
 
     held_ms: int
     bound_ms: int
-    holder: "Ref[WindowGranted | WindowRefused]"
 
 
 WindowMessage = OpenWindow | ExtendWindow
@@ -59,6 +51,13 @@ class Reserve(Request[TickRange]):
 @dataclass(frozen=True, slots=True)
 class LookAhead:
     """A timer: extend the window when it is half used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRefused:
+    """The window could not be extended."""
+
+    cause: str
 
 
 OracleMessage = Reserve | LookAhead | WindowGranted | WindowRefused

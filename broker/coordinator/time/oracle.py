@@ -1,6 +1,6 @@
 """Hands out time ticks from memory, below a durable bound that is extended ahead of need.
 
-Waits for the store only when the window is used up: TickWindow writes, and reports the outcome.
+Waits for the store only when the window is used up: TickWindow writes, and tells the outcome.
 
 Next: broker/core/time/tso.py
 """
@@ -30,6 +30,8 @@ WAITING_MAX = 1024
 """Requests that may wait for a window at once; each pchannel sends one at a time."""
 
 START_DEADLINE_S = 10.0
+EXTEND_DEADLINE_S = 60.0
+"""Longer than a store takes that answers at all; then the window is asked again."""
 RESERVE_DEADLINE_S = 5.0
 
 
@@ -116,9 +118,23 @@ class Oracle(Actor[OracleMessage]):
 
     def _extend(self, bound_ms: int) -> None:
         if not self._extending:
-            # The flag cannot stay set: if the window dies unanswered, this actor restarts with it.
             self._extending = True
-            self._window.tell(ExtendWindow(self._hybrid.bound_ms, bound_ms, self._context.self))
+            extend = ExtendWindow(self._hybrid.bound_ms, bound_ms)
+            self._window.ask_then(extend, self._extended, deadline_s=EXTEND_DEADLINE_S)
+
+    def _extended(self, outcome: WindowGranted | Exception) -> None:
+        match outcome:
+            case WindowGranted():
+                news: OracleMessage = outcome
+            case ActorDied():
+                return  # this actor restarts with the window; its callers ask the next incarnation
+            case Refused(refusal=refusal):
+                news = WindowRefused(refusal.cause)
+            case error:
+                news = WindowRefused(str(error))
+        # By a timer, for which even a full mailbox has room: without the outcome the flag would
+        # stay set, and nobody would get ticks any more.
+        self._context.after(0.0, news)
 
     def _serve_waiting(self) -> None:
         """In order of arrival; a request that does not fit waits for the next window."""

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from actors import Actor, ActorError, Context, Envelope
+from actors import Actor, Context, Envelope
 from broker.coordinator.records import TICK_BOUND_KEY, decode_number, encode_number
 from broker.coordinator.time.messages import (
     ExtendWindow,
     OpenWindow,
     WindowGranted,
     WindowMessage,
-    WindowRefused,
 )
 from broker.core.time import tso
 from broker.model.failure import Refused, StreamingCode
@@ -31,27 +30,16 @@ class TickWindow(Actor[WindowMessage]):
 
     async def receive(self, batch: Sequence[Envelope[WindowMessage]]) -> None:
         for envelope in batch:
-            match envelope.message:
-                case OpenWindow():
-                    try:
+            try:
+                match envelope.message:
+                    case OpenWindow():
                         envelope.reply(await self._grant(held_ms=-1, wanted_ms=0))
-                    except MetaError as error:
-                        envelope.fail(Refused(StreamingCode.INNER, str(error)))
-                case ExtendWindow() as request:
-                    await self._extend(request)
-                case message:
-                    assert_never(message)
-
-    async def _extend(self, request: ExtendWindow) -> None:
-        outcome: WindowGranted | WindowRefused
-        try:
-            outcome = await self._grant(request.held_ms, request.bound_ms)
-        except MetaError as error:
-            outcome = WindowRefused(str(error))
-        try:
-            request.holder.tell(outcome)
-        except ActorError:
-            pass  # the oracle restarted; it opens a new window above this one
+                    case ExtendWindow(held_ms, bound_ms):
+                        envelope.reply(await self._grant(held_ms, bound_ms))
+                    case message:
+                        assert_never(message)
+            except MetaError as error:
+                envelope.fail(Refused(StreamingCode.INNER, str(error)))
 
     async def _grant(self, held_ms: int, wanted_ms: int) -> WindowGranted:
         """Extend the bound to `wanted_ms`, or open a new window when the holder lost its own."""

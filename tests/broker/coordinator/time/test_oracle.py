@@ -1,24 +1,47 @@
 """The oracle over a store that is slow, broken, shared and restarted, with clocks that jump."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from actors import REST_FOR_ONE, ChildSpec, MailboxSpec, SupervisorSpec, System
+from actors import REST_FOR_ONE, ChildSpec, MailboxFull, MailboxSpec, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
 from broker.coordinator.time.messages import Reserve
-from broker.coordinator.time.oracle import WAITING_MAX, Oracle, OracleTicks
+from broker.coordinator.time.oracle import EXTEND_DEADLINE_S, WAITING_MAX, Oracle, OracleTicks
 from broker.coordinator.time.tick_window import TickWindow
 from broker.core.time.tso import COUNT_MAX, WINDOW_MS, physical_ms_of
 from broker.meta.memory_store import MemoryMetaStore
 from broker.meta.sqlite import SqliteMetaStore
 from broker.model.failure import Refused, StreamingCode
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaError, MetaStore
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
 from tests.broker.coordinator.fakes import ShakyStore
+
+
+class FloodingStore(ShakyStore):
+    """Fills the mailbox of an oracle with requests before a write returns, while `floods` is set.
+
+    `applies`: whether that write takes effect; else it is refused.
+    """
+
+    floods: System | None = None
+    applies = True
+
+    async def write(self, puts: Mapping[str, bytes], **more: Any) -> int:
+        revision = await super().write(puts, **more) if self.applies else 0
+        if self.floods is not None:
+            oracle = self.floods.find("/root/oracle")
+            with suppress(MailboxFull):
+                while True:
+                    oracle.tell(Reserve(1))
+        if not self.applies:
+            raise MetaError("disk full")
+        return revision
 
 
 def run_oracle(store: MetaStore, clock: VirtualClock | None = None) -> System:
@@ -194,6 +217,45 @@ def test_a_store_that_refuses_stops_ticks_at_the_bound_and_they_come_back_by_the
             assert system.find("/root/oracle").term == 1
 
     seeded(3, scenario)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_an_oracle_with_a_full_mailbox_hears_of_its_window_all_the_same(applies: bool) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = FloodingStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            before = await ticks.reserve(1)
+            store.floods, store.applies = system, applies
+            await clock.sleep(2.0)  # the bound falls due
+            store.floods, store.applies = None, True
+            for _ in range(3):
+                await clock.sleep(5.0)
+                after = await ticks.reserve(1)
+                assert after.first > before.first
+                before = after
+            assert system.find("/root/oracle").term == 1
+
+    seeded(11, scenario)
+
+
+def test_a_window_that_comes_too_late_is_not_used_and_the_next_begins_above_it() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        async with run_oracle(store, clock) as system:
+            ticks = ticks_of(system)
+            before = await ticks.reserve(1)
+            store.delay_s = EXTEND_DEADLINE_S + 10
+            await clock.sleep(EXTEND_DEADLINE_S)
+            with pytest.raises(Refused, match="did not answer"):
+                await ticks.reserve(1)
+            store.delay_s = 0.0
+            await clock.sleep(20.0)
+            after = await ticks.reserve(1)
+            assert physical_ms_of(after.first) >= physical_ms_of(before.first) + WINDOW_MS
+            assert system.find("/root/oracle").term == 1
+
+    seeded(12, scenario)
 
 
 def test_a_bound_that_always_loses_its_races_is_a_refusal() -> None:
