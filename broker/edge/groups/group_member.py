@@ -5,7 +5,6 @@ comes back is a new one.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -53,6 +52,7 @@ SETTLE_S: Final = 40.0
 SETTLING_MAX: Final = 4096
 """Acknowledgements of one member that wait for their answers; then its requests are not read."""
 MEMBER_LENGTH_MAX: Final = 255
+GIVE_AGAIN_S: Final = 0.05
 LIFE_S: Final = 20.0
 """Members take a stream for dead after 30 s without anything, and report it after 25 s. That the
 server itself lives they learn by a ping of each connection, which costs less than each stream."""
@@ -136,7 +136,7 @@ class ServedMember:
         )
         await self._write(v1.JoinGroupResponse(joined=joined))
         for request in requests:
-            self._take(request)
+            await self._take(request)
         works = [self._take_requests, self._answer_settled, self._delivery.run, self._show_life]
         if self._joined.mode is GroupMode.BY_VCHANNEL:
             works.append(self._show_owner)
@@ -162,7 +162,7 @@ class ServedMember:
             for each in frames:
                 ack = scan_ack_request(each)
                 if ack is None or len(ack.spans) > SPANS_MAX:
-                    self._take(await self.reader.read(each, v1.JoinGroupRequest))
+                    await self._take(await self.reader.read(each, v1.JoinGroupRequest))
                 else:
                     self._take_ack(ack)
             while self._settling >= SETTLING_MAX:
@@ -177,17 +177,27 @@ class ServedMember:
         self._take_ack(ack)
         return True
 
-    def _take(self, request: v1.JoinGroupRequest) -> None:
+    async def _take(self, request: v1.JoinGroupRequest) -> None:
         if request.credit_bytes < 0:
             raise invalid_argument(f"a credit of {request.credit_bytes} bytes is below 0")
         self._delivery.grant(request.credit_bytes)
         for settle in request.settle:
             self._settle(settle.number, _request(self._joined.member, settle))
         if request.give is not None:
-            give = GiveVChannel(self._joined.member, request.give.identity)
-            # A lost one shows in the next answer about the owner: nothing has changed.
-            with contextlib.suppress(ActorError):
+            await self._give(GiveVChannel(self._joined.member, request.give.identity))
+
+    async def _give(self, give: GiveVChannel) -> None:
+        """Pass it on, also to a Group whose mailbox is full. Later requests wait for it."""
+        while True:
+            try:
                 self._group.tell(give)
+            except MailboxFull:
+                # The member asks once, and hears about the owner only when that has changed.
+                await anyio.sleep(GIVE_AGAIN_S)
+            except ActorError:
+                return  # the stream ends with its Group
+            else:
+                return
 
     def _take_ack(self, ack: AckRequest) -> None:
         """`_take` for nearly every request of a member that settles messages one by one."""
