@@ -18,6 +18,7 @@ from broker.core.log.delivery import DeliveryResult, Selection, announce, catch_
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import FIRST_MESSAGE_ID, MessageId, PChannelName, TimeTick
 from broker.model.position import ReadPosition
+from broker.model.record import Record
 from broker.node.scanner_messages import CloseScanner, Delivery, Pull, ScannerMessage, Wake
 from broker.node.scanner_records import READ_BYTES_MIN, ScannerRecords
 from broker.node.space.given_back import ReadablePart, gone_to
@@ -231,10 +232,10 @@ class Scanner(Actor[_Message]):
         until_s = clock.monotonic_s() + READ_ON_S_MAX
         for _ in range(EMPTY_READS_MAX):
             end_id = tail.next_id
-            records = await self._records.read(waiting.cursor.next_id, read_bytes)
+            records = await self._read(waiting.cursor, read_bytes)
             # Of a vchannel that has little among others, more is read at a time.
             read_bytes *= 2
-            if isinstance(records, Refusal):
+            if isinstance(records, Refusal | Delivery):
                 return records
             if not records and waiting.cursor.next_id < end_id:
                 # A restored log may end where space was given back.
@@ -244,8 +245,7 @@ class Scanner(Actor[_Message]):
                 records, waiting.cursor, self._readable.selection, waiting.bytes_max, assembler
             )
             waiting.cursor = picked.cursor
-            # Good messages before the contradiction are delivered first; the next Pull meets it
-            # again.
+            # Good messages before the contradiction come first; the next Pull meets it again.
             if picked.broken and not picked.items:
                 refusal = await self._unless_given_back(picked, assembler)
                 if refusal is not None:
@@ -260,15 +260,27 @@ class Scanner(Actor[_Message]):
                 break
         return Delivery((), None, waiting.cursor)
 
+    async def _read(
+        self, cursor: ReadPosition, bytes_max: int
+    ) -> Sequence[Record] | Refusal | Delivery:
+        """Records that follow the cursor, or the answer to the Pull."""
+        records = await self._records.read(cursor.next_id, bytes_max)
+        if isinstance(records, Refusal) or self._readable.is_checked():
+            return records
+        # `deliver` would skip what was purged during the read, and the reader would not know.
+        purged = await self._readable.refusal(cursor, self._channel)
+        if purged is None and not self._readable.is_checked():
+            return Delivery((), None, cursor)  # the next Pull checks again
+        return records if purged is None else purged
+
     async def _unless_given_back(
         self, picked: DeliveryResult, assembler: Assembler
     ) -> Refusal | None:
         """None for a transaction that was dropped or purged in part: it is passed over."""
-        record = picked.incomplete
+        record, purges = picked.incomplete, self._channel.purges
         if record is not None:
             try:
-                purges, catalog = self._channel.purges, self._node.catalog
-                given_back = await gone_to(record.vchannel, purges, catalog)
+                given_back = await gone_to(record.vchannel, purges, self._node.catalog)
             except Refused as error:
                 return error.refusal
             assembler.given_back[record.vchannel] = given_back

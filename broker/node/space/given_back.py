@@ -27,6 +27,7 @@ class ReadablePart:
     def __init__(self, selection: Selection, purges: PurgeTable) -> None:
         self._plain = self._above = selection
         self._purges, self._version = purges, purges.version
+        self._checked = purges.version
         self._has_all: dict[str, tuple[TimeTick, MessageId]] = {}
         """Up to which tick nothing is missing for whoever is at this id or behind it."""
 
@@ -54,6 +55,8 @@ class ReadablePart:
         newest message was. Only where that is not known, and so much was stored meanwhile, or given
         back, that nobody can tell, a reader that misses nothing is refused, too.
         """
+        # Before the first await: what is purged during the check may not be part of it.
+        self._checked = self._purges.version
         if not self._purges.purges or cursor.oldest:
             return None
         try:
@@ -63,6 +66,10 @@ class ReadablePart:
         except Refused as error:
             return error.refusal
         return None
+
+    def is_checked(self) -> bool:
+        """Whether the last `refusal` has checked every purge that `selection` leaves out."""
+        return self._checked == self._purges.version
 
     def _passed_by(self, cursor: ReadPosition) -> Sequence[Purge]:
         """The purges that reach beyond the cursor."""
