@@ -7,14 +7,12 @@ what is left of the log looks to that reader as if it had read all.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from broker.model.ids import MessageId, TimeTick
 from broker.model.retention.dead import Dead
 from broker.node.space.newest_message import newest_tick
 from broker.node.state.open_channels import OpenChannel
 
-ANY_SIZE: Final = 1 << 62
 RecordDrop = Callable[[str, TimeTick], Awaitable[None]]
 """Purge a vchannel of a dropped collection up to a tick, durably. Raises DropUnrecorded."""
 
@@ -27,15 +25,13 @@ class DropUnrecorded(Exception):
 class DropRecords:
     """For one pass over a log. `told`: below which id the messages of a vchannel are recorded.
 
-    `count`: the purges that it has recorded; these are no reason for another pass. `seen_to`: the
-    log is known up to there, so that its active segment is not read again for each vchannel.
+    `count`: the purges that it has recorded; these are no reason for another pass.
     """
 
     channel: OpenChannel
     record: RecordDrop
     told: dict[str, MessageId] = field(default_factory=dict)
     count: int = 0
-    seen_to: MessageId = MessageId(0)
 
     async def add(self, free: Dead) -> Dead:
         """What may be given back of `free`: its messages are recorded now.
@@ -69,10 +65,7 @@ class DropRecords:
         purges = self.channel.purges
         known = purges.purges.get(vchannel)
         from_id = MessageId(0) if known is None else known.next_id
-        grown_by = ANY_SIZE
-        if end > self.seen_to:
-            self.seen_to, grown_by = self.channel.tail.next_id, 1
-        newest = await newest_tick(self.channel, vchannel, from_id, end, grown_by=grown_by)
+        newest = await newest_tick(self.channel, vchannel, from_id, end)
         if newest is None:
             newest = await self._tick_below(end)
         if newest and (known is None or known.upto < newest):

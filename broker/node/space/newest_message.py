@@ -1,12 +1,14 @@
 """Finds the newest message of a vchannel below an id, from there back to the oldest record."""
 
+from bisect import bisect_right
 from typing import Final
 
 from broker.core.space.purged_messages import is_message
 from broker.model.ids import MessageId, TimeTick
-from broker.model.retention.dead import VChannelPart
+from broker.model.retention.dead import Contents, VChannelPart
+from broker.model.retention.policy import SealedSegment
 from broker.node.state.open_channels import OpenChannel
-from broker.ports.wal import LogMoves
+from broker.ports.wal import Log, LogMoves
 
 LOOKS_MAX: Final = 32
 """Reads of the log, of up to 4 MiB each."""
@@ -16,20 +18,15 @@ _GROWS: Final = 8
 
 
 async def newest_tick(
-    channel: OpenChannel,
-    vchannel: str,
-    from_id: MessageId,
-    until_id: MessageId,
-    *,
-    grown_by: int = 1,
+    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId
 ) -> TimeTick | None:
     """The tick of the newest message with an id in between; 0: there is none.
 
-    None: there is too much to look at, or the log is being moved. `grown_by`: what is known of the
-    active segment will do until it has so many bytes more. Raises WalError, Refused.
+    `until_id`: at most the end of the log. None: there is too much to look at, or the log is being
+    moved. Raises WalError, Refused.
     """
     try:
-        parts = await _parts(channel, vchannel, from_id, until_id, grown_by)
+        parts = await _parts(channel, vchannel, from_id, until_id)
     except LogMoves:
         return None
     looks = _Looks(channel, vchannel)
@@ -45,18 +42,28 @@ async def newest_tick(
 
 
 async def _parts(
-    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId, grown_by: int
+    channel: OpenChannel, vchannel: str, from_id: MessageId, until_id: MessageId
 ) -> list[VChannelPart]:
-    contents, base = [], MessageId(0)
-    for segment in channel.log.segments():
-        # What lies outside is not read: most purges end in a segment that was sealed long ago.
-        if segment.next_id > from_id and base < until_id:
-            contents.append(await channel.contents.sealed(channel.log, segment))
-        base = segment.next_id
-    if base < until_id:
-        contents.append(await channel.contents.active(channel.log, grown_by))
+    """What each segment has of the vchannel, if any of it lies between the ids."""
+    contents, at = list[Contents](), from_id
+    # What lies outside is not read: most purges end in a segment that was sealed long ago.
+    while at < until_id:
+        # Asked again after each read: the active segment may have been sealed by then.
+        segment = _sealed_at(channel.log, at)
+        if segment is None:
+            contents.append(await channel.contents.active_below(channel.log, until_id))
+            break
+        contents.append(await channel.contents.sealed(channel.log, segment))
+        at = segment.next_id
     parts = [it[vchannel] for it in contents if vchannel in it]
     return [it for it in parts if it.base_id < until_id and it.next_id > from_id]
+
+
+def _sealed_at(log: Log, at: MessageId) -> SealedSegment | None:
+    """The sealed segment that has this id, or the first one behind it."""
+    segments = log.segments()
+    index = bisect_right(segments, at, key=lambda it: it.next_id)
+    return segments[index] if index < len(segments) else None
 
 
 class _Looks:

@@ -1,5 +1,7 @@
 """What the segments of one log hold of each vchannel: read once, and kept in memory."""
 
+from dataclasses import dataclass
+
 from broker.model.ids import MessageId
 from broker.model.retention.dead import Contents
 from broker.model.retention.policy import SealedSegment
@@ -7,6 +9,16 @@ from broker.ports.wal import Log
 
 PARTS_MAX = 65_536
 """Of vchannels in segments, about 10 MB; beyond, everything is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Active:
+    """What an active segment held when it ended at `next_id`."""
+
+    base_id: MessageId
+    next_id: MessageId
+    size_bytes: int
+    contents: Contents
 
 
 class SegmentContents:
@@ -18,7 +30,7 @@ class SegmentContents:
     def __init__(self, parts_max: int = PARTS_MAX) -> None:
         self._parts_max = parts_max
         self._known: dict[MessageId, tuple[int, Contents]] = {}
-        self._active: tuple[MessageId, int, Contents] = (MessageId(0), -1, {})
+        self._active = _Active(MessageId(-1), MessageId(0), 0, {})
 
     async def sealed(self, log: Log, segment: SealedSegment) -> Contents:
         """Of a sealed segment."""
@@ -35,17 +47,35 @@ class SegmentContents:
 
     async def active(self, log: Log, grown_by: int) -> Contents:
         """Of the active segment, as it is or was when it had up to `grown_by` bytes less."""
-        sealed, bounds = log.segments(), log.bounds()
-        start = sealed[-1].next_id if sealed else bounds.first_id
-        size = bounds.size_bytes - sum(it.size_bytes for it in sealed)
-        at, known_size, known = self._active
-        if at == start and 0 <= size - known_size < grown_by:
-            return known
+        known, size = self._active, _active_bytes(log)
+        if known.base_id == _active_base(log) and 0 <= size - known.size_bytes < grown_by:
+            return known.contents
+        return await self._read_active(log)
+
+    async def active_below(self, log: Log, until_id: MessageId) -> Contents:
+        """Of the active segment, at least all that lies below an id."""
+        known = self._active
+        if known.base_id == _active_base(log) and until_id <= known.next_id:
+            return known.contents
+        return await self._read_active(log)
+
+    async def _read_active(self, log: Log) -> Contents:
+        # Before the read: during it the segment grows, or is sealed.
+        base_id, next_id, size = _active_base(log), log.bounds().next_id, _active_bytes(log)
         found = await log.contents(None)
-        self._active = (start, size, found)
+        self._active = _Active(base_id, next_id, size, found)
         return found
 
     def _drop_removed(self, log: Log) -> None:
         left = {it.next_id for it in log.segments()}
         for end in self._known.keys() - left:
             del self._known[end]
+
+
+def _active_base(log: Log) -> MessageId:
+    sealed = log.segments()
+    return sealed[-1].next_id if sealed else log.bounds().first_id
+
+
+def _active_bytes(log: Log) -> int:
+    return log.bounds().size_bytes - sum(it.size_bytes for it in log.segments())

@@ -5,13 +5,15 @@ from hypothesis import strategies as st
 
 from actors.testing import run_seeded
 from broker.core.space.purged_messages import is_message
-from broker.model.ids import MessageId, TimeTick, TxnId
+from broker.model.ids import MessageId, PChannelName, Term, TimeTick, TxnId
 from broker.model.message import AppendedInTxn, MessageType
+from broker.model.retention.dead import Contents
+from broker.model.retention.policy import SealedSegment
 from broker.model.txn import TxnContext
 from broker.node.space import newest_message
 from broker.node.space.newest_message import newest_tick
 from broker.node.state.open_channels import OpenChannel
-from broker.wal.memory_wal import MemoryWal
+from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS
 from tests.broker.node.space.test_purging import MINE
 from tests.broker.node.space.test_reclamation import BODY
@@ -84,3 +86,38 @@ def test_it_gives_up_when_there_is_too_much_to_look_at() -> None:
             assert newer == await naive(channel, 0, channel.tail.next_id) > TimeTick(0)
 
     run_seeded(2, scenario)
+
+
+class SealsOnRead(MemoryLog):
+    """While one of its sealed segments is read, the active one becomes full, once."""
+
+    armed = False
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        if segment is not None and SealsOnRead.armed:
+            SealsOnRead.armed = False
+            self._stored.seal()
+        return await super().contents(segment)
+
+
+class SealsOnReadWal(MemoryWal):
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        opened = await super().open(channel, term)
+        opened.__class__ = SealsOnRead
+        return opened
+
+
+def test_it_is_found_also_when_its_segment_is_sealed_during_the_search() -> None:
+    async def scenario() -> None:
+        async with running_node(SealsOnReadWal(segment_bytes=SMALL), LIMITS) as world:
+            await world.assign()
+            await carry_out(world, ["mine", "others", "others", "mine"])
+            (channel,) = world.node.open_channels.all()
+            assert channel.log.segments(), "there is one to be read first"
+            SealsOnRead.armed = True
+            end = channel.tail.next_id
+            found = await newest_tick(channel, MINE, MessageId(0), end)
+            assert not SealsOnRead.armed
+            assert found == await naive(channel, 0, end)
+
+    run_seeded(3, scenario)

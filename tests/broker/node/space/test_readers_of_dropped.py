@@ -15,12 +15,14 @@ from broker.model.record import Record
 from broker.model.retention.dead import Contents
 from broker.model.retention.policy import SealedSegment
 from broker.model.txn import TxnContext
+from broker.node.appender_messages import SealLog
 from broker.node.scanner_messages import CloseScanner, Delivery
 from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
 from tests.broker.node.space.test_held_space import LIMITS, HoldsOf, cursor
 from tests.broker.node.space.test_purging import land, read
 from tests.broker.node.space.test_readers_of_purged import end_scanner, take
 from tests.broker.node.space.test_reclamation import (
+    BODY,
     DROPPED,
     KEPT,
     SEGMENT_BYTES,
@@ -249,3 +251,32 @@ def test_the_active_segment_is_not_read_again_for_each_vchannel_that_was_dropped
             assert CountingLog.actives < 10
 
     run_seeded(6, scenario)
+
+
+def test_a_drop_names_its_newest_message_although_less_was_known_of_the_active_segment() -> None:
+    async def scenario() -> None:
+        catalog, wal = CatalogFake(), MemoryWal(segment_bytes=1 << 20)
+        async with running_node(wal, LIMITS, catalog=catalog) as world:
+            await world.assign()
+            *_, neighbour = await land(world, *[BODY] * 10, shard=1)
+            await land(world, "one")
+            reader = Reader(world, DROPPED)
+            await take(reader, 1)
+            await end_scanner(world, reader)
+            (channel,) = world.node.open_channels.all()
+            channel.appender.tell(SealLog())
+            await world.clock.sleep(1)
+            # As after an earlier pass.
+            await channel.contents.active(channel.log, 1)
+            *_, last = await land(world, *[BODY] * 10)
+            await land(world, "of others", shard=2)
+            # The first one ends in the sealed segment, so that the active one is not read for it.
+            catalog.drop(KEPT, tick=neighbour.tick)
+            catalog.drop(DROPPED, tick=last.tick)
+            await world.clock.sleep(60)
+            assert await purged_tick(world) == last.tick
+            answer = await reader.pull()
+            assert isinstance(answer, Refusal), "ten messages are missing"
+            assert answer.code is StreamingCode.UNRECOVERABLE
+
+    run_seeded(9, scenario)

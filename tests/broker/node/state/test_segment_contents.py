@@ -22,6 +22,7 @@ class LogFake:
 
     sealed: list[Sealed] = field(default_factory=list)
     active_bytes: int = 0
+    next_id: int = 1000
     reads: list[int] = field(default_factory=list)
 
     def segments(self) -> list[Sealed]:
@@ -30,7 +31,7 @@ class LogFake:
     def bounds(self) -> LogBounds:
         size = self.active_bytes + sum(it.size_bytes for it in self.sealed)
         first, last = MessageId(1), TimeTick(9)
-        return LogBounds(first, MessageId(1000), last, Term(1), size)
+        return LogBounds(first, MessageId(self.next_id), last, Term(1), size)
 
     async def contents(self, segment: SealedSegment | None) -> Contents:
         self.reads.append(0 if segment is None else segment.next_id)
@@ -71,4 +72,19 @@ async def test_the_active_segment_is_read_again_when_it_has_grown_enough() -> No
     log.sealed.append(Sealed(MessageId(5), 150))
     log.active_bytes = 150
     await known.active(log, 50)  # type: ignore[arg-type]
+    assert log.reads == [0, 0, 0], "another segment is active"
+
+
+async def test_the_active_segment_is_read_again_for_ids_that_it_did_not_have() -> None:
+    log, known = LogFake(active_bytes=100, next_id=20), SegmentContents()
+    for until_id in (10, 20):
+        await known.active_below(log, MessageId(until_id))  # type: ignore[arg-type]
+    assert log.reads == [0]
+    log.next_id = 30
+    await known.active_below(log, MessageId(20))  # type: ignore[arg-type]
+    assert log.reads == [0], "what was appended since lies behind"
+    await known.active_below(log, MessageId(21))  # type: ignore[arg-type]
+    assert log.reads == [0, 0]
+    log.sealed.append(Sealed(MessageId(30), 100))
+    await known.active_below(log, MessageId(30))  # type: ignore[arg-type]
     assert log.reads == [0, 0, 0], "another segment is active"
