@@ -127,13 +127,14 @@ class SpacePass:
         found = not_held(dead, holds, self.channel.log.segments(), now_ms)
         self._warn_of(found.beyond)
         end, given = segment.next_id, 0
-        self.held.pop(end, None)
         # Tried once: what is estimated to be dead may be definitions, which stay.
         if self._is_worth(found.dead, contents, segment) and self.tried.get(end) != found.dead:
             free = await self.drops.add(found.dead)
             async with self.channel.rewrites:
                 given = await self.channel.log.give_back(segment, free)
             self.tried[end] = found.dead
+        # Not before: one whose rewrite failed stays held, so that it is tried again.
+        self.held.pop(end, None)
         if not given and found.dead != dead and len(self.held) < HELD_MAX:
             self.held[end] = {it: contents[it] for it in names if it in contents}
         return given

@@ -15,6 +15,7 @@ from broker.node.scanner_messages import Delivery
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.holds import NoHolds
 from broker.ports.row_schemas import CatalogVersion
+from broker.ports.wal import WalError
 from broker.wal.memory_wal import MemoryLog, MemoryWal
 from tests.broker.node.space.test_reclamation import (
     BODY,
@@ -22,6 +23,8 @@ from tests.broker.node.space.test_reclamation import (
     KEPT,
     SEGMENT_BYTES,
     CatalogFake,
+    Stubborn,
+    StubbornWal,
     fill,
     size,
     statistics,
@@ -199,6 +202,28 @@ def test_pchannels_take_turns() -> None:
     one, other = left_after(9, seed=8)
     assert 0.2 < one < 0.8
     assert abs(one - other) < 0.2
+
+
+def test_segments_that_a_full_disk_kept_when_their_holder_had_moved_on_are_tried_again() -> None:
+    async def scenario() -> None:
+        Stubborn.failure, Stubborn.failures = WalError("No space left on device"), 0
+        catalog, held = CatalogFake(), HoldsOf(cursor(1))
+        wal = StubbornWal(segment_bytes=SEGMENT_BYTES)
+        async with running_node(wal, LIMITS, catalog=catalog, holds=held) as world:
+            await world.assign()
+            await fill(world)
+            before = await size(world)
+            catalog.drop(DROPPED)
+            await world.clock.sleep(10)
+            assert int(statistics(world)["held_segments"]) > 1
+            Stubborn.failures = 3
+            held.holds = []
+            await world.clock.sleep(30)
+            assert statistics(world)["failures"] == 3
+            assert await size(world) < 0.3 * before
+            assert statistics(world)["held_segments"] == 0
+
+    run_seeded(10, scenario)
 
 
 class Lossy(MemoryLog):
