@@ -32,6 +32,8 @@ async def due_by_size(
     except LogMoves:
         return TimeTick(0)  # what is too much goes behind the move
     total = sum(it.bytes for it in parts)
+    # When purged records of the first part are given back, it counts from the smaller estimate on.
+    seen.quiet_bytes = min(seen.quiet_bytes, total + step)
     if total < max(bytes_max + step, seen.quiet_bytes):
         return TimeTick(0)
     # In the first part, what lies below the floor is purged. It counts here, but goes first.

@@ -343,3 +343,16 @@ def test_a_node_whose_clock_is_ahead_of_the_ticks_removes_nothing_early() -> Non
             assert await read(world, MINE) == []
 
     run_seeded(10, scenario)
+
+
+def test_the_limit_of_bytes_holds_also_after_space_of_a_large_segment_was_given_back() -> None:
+    async def scenario() -> None:
+        wal, limits = MemoryWal(segment_bytes=4 << 20), RetentionsFake(size=96 << 10)
+        async with running_node(wal, LIMITS, retentions=limits) as world:
+            await world.assign()
+            for count in (500, 300):
+                await fill(world, count)
+                await world.clock.sleep(30)
+                assert PAYLOAD_BYTES * len(await read(world, MINE)) <= 128 << 10
+
+    run_seeded(11, scenario)
