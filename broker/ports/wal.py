@@ -69,11 +69,22 @@ class LogClosed(WalError):
         self.channel = channel
 
 
-class LogMoves(WalError):
-    """The log is being copied to another place; what its segments hold is not told meanwhile."""
+class NotNow(WalError):
+    """The log is sound, but cannot do this at this moment. Nothing was done; list segments again.
+
+    An error, because an answer such as "nothing given back" would be taken for a segment that is
+    dealt with.
+    """
+
+    def __init__(self, channel: str, why: str) -> None:
+        super().__init__(f"{channel}: {why}; try again later")
+
+
+class LogMoves(NotNow):
+    """The log is being copied to another place: its segments are not read or rewritten."""
 
     def __init__(self, place: str) -> None:
-        super().__init__(f"the log is being moved from {place}; try again when it has been moved")
+        super().__init__("log", f"it is being moved from {place}")
         self.place = place
 
 
@@ -178,9 +189,9 @@ class Log(Protocol):
     async def contents(self, segment: SealedSegment | None) -> Contents:
         """What a sealed segment, or the active one (None), holds of each vchannel; reads its heads.
 
-        Empty if the segment is gone. May take seconds, in steps that leave the disk to appends;
-        cancelling it, or closing the log, ends it. Raises Corrupt, LogClosed, LogMoves and
-        WalError.
+        Empty if the segment was removed. May take seconds, in steps that leave the disk to appends;
+        cancelling it, or closing the log, ends it. Raises NotNow while the log is moved, and for a
+        segment that was listed before that; Corrupt, LogClosed and WalError.
         """
         ...
 
@@ -188,17 +199,18 @@ class Log(Protocol):
         """Rewrite a sealed segment without what is dead; returns the bytes given back.
 
         What is left keeps its ids and ticks, and running reads finish undisturbed. Atomic: a crash
-        leaves the segment as it was or as it will be. 0 if it would not be smaller, is gone, or if
-        nothing was appended behind it. Takes time, and ends, as `contents`; one call at a time.
-        Raises Fenced; Corrupt for a damaged segment, LogClosed and WalError, with nothing changed.
+        leaves the segment as it was or as it will be. 0 if it would not be smaller, or was removed.
+        Takes time, and ends, as `contents`; one call at a time. Raises NotNow as `contents`, and if
+        nothing was appended since the last seal; Fenced; Corrupt for a damaged segment, LogClosed
+        and WalError: all of them with nothing changed.
         """
         ...
 
     async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
         """Show every record of a sealed segment to `use`, in order, until it returns False.
 
-        Returns the last answer; True if the segment is gone. `use` is called on another thread.
-        Takes time, and ends, as `contents`. Raises Corrupt, LogClosed and WalError.
+        Returns the last answer; True if the segment was removed. `use` is called on another thread.
+        Takes time, ends and raises as `contents`.
         """
         ...
 

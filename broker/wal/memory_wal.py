@@ -33,9 +33,11 @@ from broker.ports.wal import (
     WriterFailed,
 )
 from broker.wal.append_check import check_append, check_copy
+from broker.wal.listed_segments import index_of, nothing_behind
 
 # The fixed part of a stored record, so that sizes are those of the segmented log.
 _RECORD_OVERHEAD_BYTES = 68
+_LeftOf = Callable[[Record, bool, MessageId], Sequence[Record]]
 
 
 class Fault(Enum):
@@ -321,17 +323,15 @@ class MemoryLog:
 
         return self._rewrite(segment, left_of)
 
-    def _rewrite(
-        self,
-        segment: SealedSegment,
-        left_of: Callable[[Record, bool, MessageId], Sequence[Record]],
-    ) -> int:
+    def _rewrite(self, segment: SealedSegment, left_of: _LeftOf) -> int:
         self._refuse_closed()
         stored, number = self._stored, self._number(segment)
         if stored.term != self._term:
             raise Fenced(self._channel, self._term, stored.term)
-        if number is None or not stored.active_bytes:
+        if number is None:
             return 0
+        if not stored.active_bytes:
+            raise nothing_behind(self._channel)
         base_id = stored.base_of(number)
         given = stored.rewrite(number, lambda record, before: left_of(record, before, base_id))
         self._bounds = stored.bounds()
@@ -367,8 +367,7 @@ class MemoryLog:
     def _number(self, segment: SealedSegment | None) -> int | None:
         if segment is None:
             return len(self._stored.sealed)
-        ends = [it.next_id for it in self._stored.sealed]
-        return ends.index(segment.next_id) if segment.next_id in ends else None
+        return index_of(segment, self._stored.sealed, self._stored.first_id, self._channel)
 
     def _locate(self, from_id: MessageId) -> tuple[list[Record], int]:
         """The records visible to this owner, and the index of the one that holds `from_id`."""

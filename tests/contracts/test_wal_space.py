@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,7 +11,7 @@ from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record
 from broker.model.retention.dead import Dead, VChannelPart
 from broker.model.retention.policy import Retention
-from broker.ports.wal import Fenced, Log, LogClosed
+from broker.ports.wal import Fenced, Log, LogClosed, NotNow
 from tests.broker.wal.some_records import record
 from tests.contracts.wal_drivers import CHANNEL, Driver, read_all, rewriting_driver
 
@@ -165,12 +165,55 @@ async def test_nothing_is_given_back_while_nothing_lies_behind_it(driver: Driver
     await log.append([record(1, messages=3, size=5000, vchannel=DROPPED)])
     await log.seal()
     [segment] = log.segments()
-    assert await log.give_back(segment, DEAD) == 0
+    with pytest.raises(NotNow):
+        await log.give_back(segment, DEAD)
+    with pytest.raises(NotNow):
+        await log.thin(segment, lambda _: ())
     await log.seal()
     assert len(log.segments()) == 1, "an empty segment is not sealed"
     await log.append([record(4, vchannel=LIVE)])
     assert await log.give_back(segment, DEAD) > 0
     assert [it.base_id for it in await log.read(MessageId(2), 10)] == [4]
+    await log.close()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A segment as another log showed it."""
+
+    next_id: MessageId
+    last_tick: TimeTick = TimeTick(1)
+    size_bytes: int = 1
+
+
+async def test_a_segment_of_a_log_that_was_moved_is_not_taken_for_one_that_was_removed(
+    driver: Driver,
+) -> None:
+    log = await driver.open()
+    await filled(log)
+    removed, kept, *_ = log.segments()
+    await log.truncate(removed.next_id, Retention(bytes_max=1), 0)
+    shown = list[Record]()
+
+    def show(it: Record) -> bool:
+        shown.append(it)
+        return True
+
+    for gone in (removed, Listed(MessageId(removed.next_id - 1))):
+        assert await log.contents(gone) == {}
+        assert await log.give_back(gone, DEAD) == 0
+        assert await log.look(gone, lambda _: False)
+        assert await log.thin(gone, lambda _: ()) == 0
+    for unknown in (Listed(MessageId(kept.next_id - 1)), Listed(LATE)):
+        with pytest.raises(NotNow):
+            await log.contents(unknown)
+        with pytest.raises(NotNow):
+            await log.give_back(unknown, DEAD)
+        with pytest.raises(NotNow):
+            await log.look(unknown, show)
+        with pytest.raises(NotNow):
+            await log.thin(unknown, lambda _: ())
+    assert not shown
     await log.close()
 
 

@@ -40,7 +40,7 @@ from broker.node.space.given_back import ANSWER_S
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
 from broker.node.state.oracle_view import OracleView
-from broker.ports.wal import Corrupt, LogClosed, WalError
+from broker.ports.wal import Corrupt, LogClosed, NotNow, WalError
 
 SEALS_AT: Final = 4
 """An active segment is looked at again when it has grown by a part of so many."""
@@ -133,8 +133,8 @@ class Compactor(Actor[CompactLogs]):
         given, rewritten = running.given_back, running.rewritten
         try:
             await running.step(self._context.clock.wall_ms())
-        except LogClosed:
-            self._pass = None  # its next owner begins anew
+        except (LogClosed, NotNow):
+            self._pass = None  # its next owner, or the next look, begins anew
             return False
         except Corrupt as damage:
             # What cannot be read may be of any key: it stays as it is until the channel moves.
@@ -195,7 +195,7 @@ class Compactor(Actor[CompactLogs]):
                 continue
             try:
                 plan = await self._plan(known, policies)
-            except LogClosed:
+            except (LogClosed, NotNow):
                 continue
             except WalError as error:
                 known.trouble = str(error) if isinstance(error, Corrupt) else ""

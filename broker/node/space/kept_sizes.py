@@ -6,7 +6,7 @@ from broker.core.space.retention_due import OldestRecords, excess, step_bytes
 from broker.model.ids import MessageId, TimeTick
 from broker.model.retention.dead import VChannelPart
 from broker.node.state.open_channels import OpenChannel
-from broker.ports.wal import LogMoves
+from broker.ports.wal import NotNow
 
 LOOKS_MAX = 64
 """Reads of the log, of up to 4 MiB each, that look for the last record to go."""
@@ -29,8 +29,8 @@ async def due_by_size(
     step = step_bytes(bytes_max)
     try:
         ends, parts = await _parts(channel, vchannel, floor, step // 2)
-    except LogMoves:
-        return TimeTick(0)  # what is too much goes behind the move
+    except NotNow:
+        return TimeTick(0)  # what is too much goes when the log has been moved
     total = sum(it.bytes for it in parts)
     # When purged records of the first part are given back, it counts from the smaller estimate on.
     seen.quiet_bytes = min(seen.quiet_bytes, total + step)

@@ -32,7 +32,7 @@ from broker.node.space.purging import PURGE_S, PurgeVChannel
 from broker.node.space.space_pass import SpacePass, SpaceVersion
 from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel
-from broker.ports.wal import LogClosed, WalError
+from broker.ports.wal import LogClosed, NotNow, WalError
 
 LOOK_S = 1.0
 
@@ -181,12 +181,17 @@ class Reclamation(Actor[ReclaimSpace]):
                 await self._reclaim(at, held)
         except LogClosed:
             pass  # its next owner begins anew
+        except NotNow:
+            self._wait(name)
         except (WalError, DropUnrecorded) as error:
             self._failed(f"{name}: {error}")
             # Not sooner: what fails for want of room has written much by then.
-            period_s = self._node.limits.retention_period_s
-            self._retry_s[name] = self._context.clock.monotonic_s() + period_s
+            self._wait(name)
         return False
+
+    def _wait(self, name: PChannelName) -> None:
+        period_s = self._node.limits.retention_period_s
+        self._retry_s[name] = self._context.clock.monotonic_s() + period_s
 
     async def _reclaim(self, at: SpacePass, segment: SealedSegment) -> None:
         given = await at.reclaim(segment, self._context.clock.wall_ms())

@@ -133,32 +133,35 @@ class PlacedLog:
             return await self._log.advance(from_id, until_id, bytes_max)
 
     async def truncate(self, before_id: MessageId, retention: Retention, now_ms: int) -> MessageId:
-        work = self._log.truncate
-        return await self._unless_held(
-            self.bounds().first_id, lambda: work(before_id, retention, now_ms)
-        )
+        if self.held:
+            return self.bounds().first_id
+        return await self._counted(lambda: self._log.truncate(before_id, retention, now_ms))
 
     async def seal(self) -> None:
         await self._log.seal()
 
     async def contents(self, segment: SealedSegment | None) -> Contents:
-        # Not as if it were empty: a purge would take it that nobody misses anything.
-        if self.held:
-            raise LogMoves(self.place)
-        return await self._unless_held({}, lambda: self._log.contents(segment))
+        self._refuse_held()
+        return await self._counted(lambda: self._log.contents(segment))
 
     async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
-        return await self._unless_held(0, lambda: self._log.give_back(segment, dead))
+        self._refuse_held()
+        return await self._counted(lambda: self._log.give_back(segment, dead))
 
     async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
-        return await self._unless_held(True, lambda: self._log.look(segment, use))
+        self._refuse_held()
+        return await self._counted(lambda: self._log.look(segment, use))
 
     async def thin(self, segment: SealedSegment, judge: Judge) -> int:
-        return await self._unless_held(0, lambda: self._log.thin(segment, judge))
+        self._refuse_held()
+        return await self._counted(lambda: self._log.thin(segment, judge))
 
-    async def _unless_held(self, nothing: T, work: Callable[[], Awaitable[T]]) -> T:
+    def _refuse_held(self) -> None:
         if self.held:
-            return nothing
+            raise LogMoves(self.place)
+
+    async def _counted(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what `hold` waits for."""
         self._removing += 1
         try:
             return await work()

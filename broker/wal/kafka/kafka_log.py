@@ -19,6 +19,7 @@ from broker.wal.kafka.kafka_writer import KafkaWriter
 from broker.wal.kafka.log_state import TopicSegment
 from broker.wal.kafka.offset_search import OffsetSearch
 from broker.wal.kafka.partition import Partition
+from broker.wal.listed_segments import index_of
 from broker.wal.segmented.loop_calls import LoopCalls
 from broker.wal.segmented.worker import Worker
 
@@ -185,8 +186,9 @@ class KafkaLog:
         return self._worker.run(told_of)
 
     def _sealed(self, segment: SealedSegment) -> TopicSegment | None:
-        same = (it for it in self._writer.view.sealed if it.next_id == segment.next_id)
-        return next(same, None)
+        sealed, first_id = self._writer.view.sealed, self.bounds().first_id
+        at = index_of(segment, sealed, first_id, self._channel)
+        return None if at is None else sealed[at]
 
     async def _in_steps(
         self, segment: TopicSegment, use: Callable[[Iterator[SizedRecord]], T]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from anyio import to_thread
 
@@ -17,6 +17,7 @@ from broker.model.record import Record
 from broker.model.retention.dead import Contents, Dead
 from broker.model.retention.policy import Retention, SealedSegment
 from broker.ports.wal import Judge, LogBounds, LogClosed, WalError
+from broker.wal.listed_segments import index_of, nothing_behind
 from broker.wal.segmented.claims import Claim
 from broker.wal.segmented.editions import PAUSE_S, Editions, Pause
 from broker.wal.segmented.log_opening import FIRST_SUFFIX, mark_name
@@ -28,6 +29,10 @@ from broker.wal.segmented.worker import Worker
 from broker.wal.segmented.writer import LogPlace, Writer
 
 T = TypeVar("T")
+
+
+class _Rewrite(Protocol):
+    def __call__(self, segment: LogSegment, *, pause: Pause) -> LogSegment | None: ...
 
 
 class SegmentedLog:
@@ -116,12 +121,7 @@ class SegmentedLog:
 
     async def give_back(self, segment: SealedSegment, dead: Dead) -> int:
         self._refuse_closed()
-        old = self._sealed(segment)
-        # A reader at any id of the log must find a record at or behind it.
-        if old is None or not self._writer.view.active.size_bytes:
-            return 0
-        new = await self._in_steps(partial(self._editions.give_back, old, dead))
-        return 0 if new is None else old.size_bytes - new.size_bytes
+        return await self._rewritten(segment, partial(self._editions.give_back, dead=dead))
 
     async def look(self, segment: SealedSegment, use: Callable[[Record], bool]) -> bool:
         self._refuse_closed()
@@ -130,15 +130,22 @@ class SegmentedLog:
 
     async def thin(self, segment: SealedSegment, judge: Judge) -> int:
         self._refuse_closed()
+        rewrite = partial(self._editions.rewrite, verdict=left_by(judge))
+        return await self._rewritten(segment, rewrite)
+
+    async def _rewritten(self, segment: SealedSegment, rewrite: _Rewrite) -> int:
         old = self._sealed(segment)
-        if old is None or not self._writer.view.active.size_bytes:
+        if old is None:
             return 0
-        new = await self._in_steps(partial(self._editions.rewrite, old, left_by(judge)))
+        if not self._writer.view.active.size_bytes:
+            raise nothing_behind(self._claim.channel)
+        new = await self._in_steps(lambda pause: rewrite(old, pause=pause))
         return 0 if new is None else old.size_bytes - new.size_bytes
 
     def _sealed(self, segment: SealedSegment) -> LogSegment | None:
-        same = (it for it in self._writer.view.sealed if it.next_id == segment.next_id)
-        return next(same, None)
+        sealed, first_id = self._writer.view.sealed, self.bounds().first_id
+        at = index_of(segment, sealed, first_id, self._claim.channel)
+        return None if at is None else sealed[at]
 
     async def _in_steps(self, work: Callable[[Pause], T]) -> T:
         """Run background work on a thread until it ends, the log closes or the caller leaves."""

@@ -11,6 +11,7 @@ from broker.model.record import Record
 from broker.model.retention.holders import Hold, HolderKind
 from broker.model.retention.policy import LogStart
 from broker.model.txn import TxnContext
+from broker.node.appender_messages import SealLog
 from broker.node.scanner_messages import Delivery
 from broker.node.state.node_limits import NodeLimits
 from broker.ports.holds import NoHolds
@@ -29,7 +30,7 @@ from tests.broker.node.space.test_reclamation import (
     size,
     statistics,
 )
-from tests.broker.node.world import OTHER, PCHANNEL, Reader, message, running_node
+from tests.broker.node.world import OTHER, PCHANNEL, Reader, World, message, running_node
 
 LIMITS = NodeLimits(
     retention_period_s=1.0,
@@ -224,6 +225,44 @@ def test_segments_that_a_full_disk_kept_when_their_holder_had_moved_on_are_tried
             assert statistics(world)["held_segments"] == 0
 
     run_seeded(10, scenario)
+
+
+class SealsWhenAsked(HoldsOf):
+    """While holders are asked, the log is sealed, as for another actor; so many times."""
+
+    world: World | None = None
+    seals = 0
+
+    async def of(
+        self, starts: Mapping[PChannelName, LogStart]
+    ) -> Mapping[PChannelName, Sequence[Hold]]:
+        if self.world is not None and self.seals:
+            self.seals -= 1
+            (channel,) = self.world.node.open_channels.all()
+            channel.appender.tell(SealLog())
+            await self.world.clock.sleep(0.01)
+        return await super().of(starts)
+
+
+def test_segments_that_cannot_be_rewritten_right_after_a_seal_are_rewritten_later() -> None:
+    async def scenario() -> None:
+        catalog, held = CatalogFake(), SealsWhenAsked()
+        wal = MemoryWal(segment_bytes=SEGMENT_BYTES)
+        async with running_node(wal, LIMITS, catalog=catalog, holds=held) as world:
+            await world.assign()
+            await fill(world)
+            before = await size(world)
+            held.world, held.seals = world, 100
+            catalog.drop(DROPPED)
+            await world.clock.sleep(10)
+            assert held.seals < 100
+            assert statistics(world)["failures"] == 0
+            held.seals = 0
+            await world.append(message("behind the seal"))
+            await world.clock.sleep(10)
+            assert await size(world) < 0.3 * before
+
+    run_seeded(11, scenario)
 
 
 class Lossy(MemoryLog):

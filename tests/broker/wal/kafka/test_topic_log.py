@@ -10,7 +10,15 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.record import Record
 from broker.model.retention.dead import Dead, VChannelPart
 from broker.model.retention.policy import Retention
-from broker.ports.wal import Corrupt, Fenced, LogClosed, OutOfRange, Unsuitable, WriterFailed
+from broker.ports.wal import (
+    Corrupt,
+    Fenced,
+    LogClosed,
+    NotNow,
+    OutOfRange,
+    Unsuitable,
+    WriterFailed,
+)
 from broker.wal.kafka.entries import NOWHERE, EntryHead, EntryKind, encode_key
 from broker.wal.kafka.kafka_wal import KafkaSizes
 from broker.wal.kafka.log_state import PAGE_SEGMENTS
@@ -261,6 +269,10 @@ async def test_contents_and_looks_show_what_segments_hold() -> None:
     assert sum(it.bytes for it in parts) == log.bounds().size_bytes
     assert shown == [it.base_id for it in await read_all(log)]
     gone = log.segments()[0]
+    unknown = gone._replace(next_id=MessageId(gone.next_id + 1))
+    for act in (log.contents(unknown), log.look(unknown, show)):
+        with pytest.raises(NotNow):
+            await act
     assert not await log.look(gone, lambda _record: False)
     await log.truncate(gone.next_id, Retention(bytes_max=1), 0)
     assert await log.contents(gone) == {}
