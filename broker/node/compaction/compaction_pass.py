@@ -140,6 +140,10 @@ class CompactionPass:
     async def _announce(self) -> None:
         for name in self.plan.targets:
             known = self.channel.compactions.of(name)
+            # An earlier pass that failed may have written it: those that keep failing add nothing.
+            # After a seal a record is needed anyhow, as nothing is rewritten without one behind it.
+            if known.upto >= self.upto and self._has_active:
+                continue
             await self._write(
                 Compacted(
                     name,
@@ -151,6 +155,12 @@ class CompactionPass:
                 )
             )
         self.phase = Phase.REWRITE
+
+    @property
+    def _has_active(self) -> bool:
+        """Whether anything was appended since the last seal."""
+        sealed, next_id = self.channel.log.segments(), self.channel.log.bounds().next_id
+        return not sealed or sealed[-1].next_id < next_id
 
     async def _rewrite(self) -> None:
         """Write the newest segment anew that was not dealt with, if anything goes from it."""

@@ -49,6 +49,10 @@ SEALED_FEW: Final = 32
 """For each so many sealed segments an active one must have grown by `bytes_min` more: sealed ones
 stay, almost empty, until retention removes them."""
 
+WAITS_MAX: Final = 64
+"""A pchannel whose passes keep failing waits for so many rounds at most, twice as many each time: a
+pass that fails has read all that is due."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -59,13 +63,18 @@ class CompactLogs(Request[None]):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one open log: what its segments hold, by their end and size."""
+    """What is known of one open log: what its segments hold, by their end and size.
+
+    `failed`: passes in a row. `retry_s`: no pass begins before.
+    """
 
     channel: OpenChannel
     contents: dict[tuple[MessageId, int], Contents] = field(default_factory=dict)
     active: Contents = field(default_factory=dict)
     active_at: tuple[MessageId, int] = (MessageId(0), 0)
     trouble: str = ""
+    failed: int = 0
+    retry_s: float = 0.0
 
 
 class Compactor(Actor[CompactLogs]):
@@ -133,23 +142,14 @@ class Compactor(Actor[CompactLogs]):
         given, rewritten = running.given_back, running.rewritten
         try:
             await running.step(self._context.clock.wall_ms())
-        except (LogClosed, NotNow):
-            self._pass = None  # its next owner, or the next look, begins anew
-            return False
-        except Corrupt as damage:
-            # What cannot be read may be of any key: it stays as it is until the channel moves.
-            self._known[name].trouble = str(damage)
-            self._pass = None
-            self._failed(f"{name} is damaged, so nothing is compacted there: {damage}")
-            return False
         except WalError as error:
             self._pass = None
-            self._failed(f"{name}: {error}")
-            return False
+            self._give_up(name, error)
+            return True  # the other pchannels do not wait for this one
         self._given_back += running.given_back - given
         self._rewritten += running.rewritten - rewritten
         if running.phase is Phase.DONE:
-            self._error = ""
+            self._error, self._known[name].failed = "", 0
             self._passes += 1
             self._pass = None
             log.info(
@@ -160,6 +160,22 @@ class Compactor(Actor[CompactLogs]):
                 bytes=running.given_back,
             )
         return True
+
+    def _give_up(self, name: PChannelName, error: WalError) -> None:
+        """Say when the next pass over a pchannel begins, and why this one has ended."""
+        known, rounds = self._known[name], 1
+        match error:
+            case Corrupt():
+                # What cannot be read may be of any key: it stays as it is until the channel moves.
+                known.trouble = str(error)
+                self._failed(f"{name} is damaged, so nothing is compacted there: {error}")
+            case LogClosed() | NotNow():
+                pass  # its next owner, or a later pass, begins anew
+            case _:
+                rounds = min(2**known.failed, WAITS_MAX)
+                known.failed += 1
+                self._failed(f"{name}: {error}")
+        known.retry_s = self._context.clock.monotonic_s() + rounds * self._period_s
 
     async def _is_wanted(self, running: CompactionPass) -> bool:
         """Whether its log is open here, and nobody has altered a collection that it removes of."""
@@ -191,7 +207,7 @@ class Compactor(Actor[CompactLogs]):
         }
         for name, channel in channels.items():
             known = self._known.setdefault(name, _Known(channel))
-            if known.trouble:
+            if known.trouble or self._context.clock.monotonic_s() < known.retry_s:
                 continue
             try:
                 plan = await self._plan(known, policies)
