@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from broker.model.ids import TICK_LOGICAL_BITS, MessageId, TimeTick
 from broker.model.record import Record
@@ -18,6 +18,7 @@ from broker.wal.segmented.formats.gap_format import Gap, GapMet
 from broker.wal.segmented.lru_cache import LruCache
 from broker.wal.segmented.record_format import BadRecord, Stored, Window, record_at
 
+T = TypeVar("T")
 _PLACES_MAX: Final = 64
 
 
@@ -47,35 +48,33 @@ class KafkaReader:
 
     def read(self, from_id: MessageId, bytes_max: int) -> Sequence[Record]:
         """See `ports.wal.Log.read`."""
-        view = self._checked(from_id)
-        if from_id == view.next_id:
-            return []
-        try:
-            return self._read(view, from_id, bytes_max)
-        except OffsetGone as gone:
-            raise self._removed(gone, from_id) from gone
+
+        def read_in(view: TopicView) -> Sequence[Record]:
+            self._check(view, from_id)
+            return [] if from_id == view.next_id else self._read(view, from_id, bytes_max)
+
+        return self._unless_truncated(read_in)
 
     def seek_tick(self, tick: TimeTick) -> MessageId:
         """See `ports.wal.Log.seek_tick`."""
-        view = self._view()
-        segments = view.segments
-        at = bisect_left(segments, tick, key=lambda it: it.last_tick)
-        if at == len(segments):
-            return view.next_id
-        try:
-            return self._seek(view, segments[at], tick)
-        except OffsetGone as gone:
-            raise self._removed(gone, segments[at].base_id) from gone
+
+        def seek_in(view: TopicView) -> MessageId:
+            segments = view.segments
+            at = bisect_left(segments, tick, key=lambda it: it.last_tick)
+            return view.next_id if at == len(segments) else self._seek(view, segments[at], tick)
+
+        return self._unless_truncated(seek_in)
 
     def advance(self, from_id: MessageId, until_id: MessageId, bytes_max: int) -> MessageId:
         """See `ports.wal.Log.advance`."""
-        view = self._checked(from_id)
-        if from_id >= min(until_id, view.next_id):
-            return from_id
-        try:
+
+        def advance_in(view: TopicView) -> MessageId:
+            self._check(view, from_id)
+            if from_id >= min(until_id, view.next_id):
+                return from_id
             return min(self._advance(view, from_id, bytes_max), until_id)
-        except OffsetGone as gone:
-            raise self._removed(gone, from_id) from gone
+
+        return self._unless_truncated(advance_in)
 
     def forget(self) -> None:
         """Forget known places: the log began anew."""
@@ -129,6 +128,8 @@ class KafkaReader:
             yield entry
             begin, from_id = entry.offset + 1, MessageId(entry.head.next_id)
         low = view.needed_from
+        # A truncation also removes the states and claims between the last group read and `low`.
+        begin = max(begin, low)
         for entry in self._scan.groups(begin, view.active.end_offset, low, max(bytes_max, 1)):
             if entry.head.base_id > from_id:
                 missing = f"messages {from_id} to {entry.head.base_id - 1} are missing before it"
@@ -233,23 +234,25 @@ class KafkaReader:
             self._scan.on_damage(damaged(self._scan.topic, entry.offset, reason))
         return found
 
-    def _checked(self, from_id: MessageId) -> TopicView:
-        view = self._view()
+    def _check(self, view: TopicView, from_id: MessageId) -> None:
         if not view.first_id <= from_id <= view.next_id:
             raise OutOfRange(self._channel, from_id, view.first_id, view.next_id)
-        return view
 
-    def _removed(self, gone: OffsetGone, from_id: MessageId) -> Exception:
-        """The error for a read of what is not there: removed by this owner, or by whom else."""
-        view = self._view()
-        if from_id < view.first_id:
-            return OutOfRange(self._channel, from_id, view.first_id, view.next_id)
-        # A newer owner truncates, too; this one does not know its bounds.
-        self._check_owner()
-        reason = "it was removed, not by Tidemark: by the topic's own retention, or by hand"
-        damage = damaged(gone.topic, gone.offset, reason)
-        self._scan.on_damage(damage)
-        return damage
+    def _unless_truncated(self, act: Callable[[TopicView], T]) -> T:
+        """`act` on what is durable now; again after a truncation removed what it was reading."""
+        while True:
+            view = self._view()
+            try:
+                return act(view)
+            except OffsetGone as gone:
+                if self._view().needed_from > view.needed_from:
+                    continue
+                # A newer owner truncates, too; this one does not know its bounds.
+                self._check_owner()
+                reason = "it was removed, not by Tidemark: by the topic's own retention, or by hand"
+                damage = damaged(gone.topic, gone.offset, reason)
+                self._scan.on_damage(damage)
+                raise damage from gone
 
 
 class _Value:

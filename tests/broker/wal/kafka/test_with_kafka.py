@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from broker.model.ids import MessageId, PChannelName, Term
 from broker.model.record import Record
+from broker.model.retention.policy import Retention
 from broker.ports.wal import (
     Corrupt,
     Log,
@@ -169,6 +170,21 @@ async def test_what_others_write_and_remove_is_told(
     await log.close()
     with pytest.raises(Corrupt, match="not written by Tidemark"):
         await wal.open(CHANNEL, Term(2))
+
+
+async def test_what_follows_the_recovered_log_is_read_when_kafka_has_removed_that_log(
+    wal: KafkaWal,
+) -> None:
+    log = await wal.open(CHANNEL, Term(1))
+    await log.append(group(1, 4))
+    await log.close()
+    log = await wal.open(CHANNEL, Term(2))
+    await read_all(log)  # as recovery does
+    behind = group(13, 4, term=2)
+    await log.append(behind)
+    assert await log.truncate(MessageId(13), Retention(bytes_max=1), 0) == 13
+    assert await log.read(MessageId(13), 1 << 20) == behind
+    await log.close()
 
 
 async def test_a_topic_that_was_deleted_or_made_anew_is_told(
