@@ -25,6 +25,10 @@ LOOK_S = 1.0
 """A wait is interrupted so often. Python does not see a Ctrl-C that comes in the instant before a
 thread begins to wait for a lock until that wait ends."""
 
+ABORT_S = 5.0
+"""An interrupted connect waits so long for its thread, which may be looking up the name of a host;
+that cannot be cancelled."""
+
 
 class LoopThread:
     """Calls to one async client, from any thread but its own.
@@ -35,7 +39,10 @@ class LoopThread:
     """
 
     def __init__(self, opened: Opened) -> None:
-        """Start the thread and connect. Raises what `connect` does; no thread is left then."""
+        """Start the thread and connect.
+
+        Raises what `connect` does; no thread is left then, and soon none after a Ctrl-C.
+        """
         self._pid = os.getpid()
         self._closed = False
         # No call may be handed to the loop behind the end of it: nobody would answer.
@@ -45,18 +52,18 @@ class LoopThread:
         self._thread = threading.Thread(
             target=_run, args=(opened, starting, connected), name=NAME, daemon=True
         )
-        self._thread.start()
         try:
-            self._loop, _, stop = starting.result()
-            self.client = connected.result()
+            self._thread.start()
+            self._loop, _, stop = _outcome(starting, None)
+            self.client = _outcome(connected, None)
+            # Not `self.close`, which would keep this object alive for ever.
+            self._end = weakref.finalize(self, _end, self._thread, self._loop, stop, self._pid)
         except BaseException:
-            if starting.done() and not connected.done():  # interrupted
-                loop, task, _ = starting.result()
-                loop.call_soon_threadsafe(task.cancel)
-            self._thread.join()
+            # A Ctrl-C comes at any step of the thread: before its loop runs, or behind the connect.
+            starting.add_done_callback(_abort)
+            if self._thread.is_alive():
+                self._thread.join(ABORT_S)
             raise
-        # Not `self.close`, which would keep this object alive for ever.
-        self._end = weakref.finalize(self, _end, self._thread, self._loop, stop, self._pid)
 
     def call(self, function: Callable[..., T | Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
         """The result of the function, which runs on the loop; an awaitable is awaited there."""
@@ -137,6 +144,14 @@ def _run(opened: Opened, starting: "Future[_Started]", connected: "Future[Client
         for waited in (starting, connected):
             if not waited.done():
                 waited.set_exception(error)
+
+
+def _abort(starting: "Future[_Started]") -> None:
+    """Cancel what the thread does, unless it has ended or will not begin."""
+    if not starting.cancelled() and starting.exception() is None:
+        loop, task, _ = starting.result()
+        with suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(task.cancel)
 
 
 def _outcome(future: "Future[T]", timeout_s: float | None) -> T:
