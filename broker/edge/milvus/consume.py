@@ -86,11 +86,12 @@ class ConsumerStreams:
                 wanted.filters,
                 wanted.ignores_pause,
             )
-            opened = await self.directory.demand(opening)
             pace = ReadPace(call, wanted.vchannel or channel.name)
-            stream = ConsumeStream(call.stream, self, opening, opened, pace)
             meters, quotas = call.meters, call.quotas
             with meters.consuming(channel.name) as meter, quotas.stream_of(call.identity):
+                # Only within the limit: nobody would close the Scanner of a refused stream.
+                opened = await self.directory.demand(opening)
+                stream = ConsumeStream(call.stream, self, opening, opened, pace)
                 await stream.run(self._consumer_created, meter)
         await call.stream.write_batch([CLOSE], deadline_s=self.limits.flush_s)
 

@@ -85,14 +85,15 @@ async def serve_read(call: Call, directory: Proxy, limits: EdgeLimits, ticks: Re
     for name in _vchannels(wanted, channel.name) or [channel.name]:
         await call.access.need_channel(CONSUME, name)
     opening, cursor = await _opening(wanted, located)
-    opened = await directory.demand(opening)
     credit_bytes = sum([it.credit_bytes for it in requests])
     stream = ReadStream(call, TimeTick(wanted.until_tick), credit_bytes, ticks)
     stream.rows = rows
     stream.pace = ReadPace(call, opening.vchannel or channel.name)
     stream.types_given = bool(wanted.types)
-    scanner = ScannerProxy(directory, opening, opened.scanner)
     with call.meters.consuming(channel.name) as meter, call.quotas.stream_of(call.identity):
+        # Only within the limit: nobody would close the Scanner of a refused stream.
+        opened = await directory.demand(opening)
+        scanner = ScannerProxy(directory, opening, opened.scanner)
         stream.meter = meter
         await stream.run(scanner, cursor or opened.cursor, limits.consume_credit_bytes)
 
