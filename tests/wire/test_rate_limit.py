@@ -4,16 +4,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 
 from broker.core.pressure.limit_rules import parsed_limits
 from broker.core.pressure.watermarks import FASTEST_BYTES_S
+from broker.edge.rpc import own_limit
 from broker.model.failure import StreamingCode as Code
 from broker.node.state.node_limits import NodeLimits, PressureMarks
 from broker.node.state.pressure import marks_of
 from schemas.generated.milvus.proto.streaming import ProduceResponse, WalRateLimitState
 from schemas.wire import Produced, ProduceFailed, scan_produce_response
 from tests.broker.node.world import MemoryFake
-from tests.wire.peer import append, connected
+from tests.wire.peer import PeerStream, append, connected
 from tests.wire.small_broker import V0, SmallBroker, small_broker
 
 LIMITS = NodeLimits(marks=PressureMarks(memory=marks_of(80, 90, 95)))
@@ -63,6 +65,32 @@ async def test_a_stream_opened_while_appends_are_slowed_is_told_first() -> None:
         stream = peer.produce()
         await stream.receive()
         assert limit(await stream.receive())[0] is WalRateLimitState.SLOWDOWN
+
+
+@pytest.mark.parametrize("later", ["", "collection:100 in_bytes=2KiB"])
+async def test_an_idle_producer_is_told_that_its_own_limit_slows_it_no_longer(
+    later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_limit, "OWN_LIMIT_S", 0.1)
+    async with small_broker() as broker, connected(broker) as peer:
+        broker.edge.limit_rates(parsed_limits("collection:100 in_bytes=2KiB"))
+        stream = peer.produce()
+        await stream.receive()
+        assert await until_told(stream) == (WalRateLimitState.SLOWDOWN, 2048)
+        broker.edge.limit_rates(parsed_limits(later))
+        while isinstance(scan_produce_response(frame := await stream.receive()), Produced):
+            pass
+        assert limit(frame) == (WalRateLimitState.NORMAL, 0)
+
+
+async def until_told(stream: PeerStream) -> tuple[WalRateLimitState, int]:
+    """Append until a limit is told, at a rate that the machine surely reaches some time."""
+    for number in range(1, 1000):
+        await stream.send(append(number, b"x" * 2000))
+        frame = await stream.receive()
+        if not isinstance(scan_produce_response(frame), Produced):
+            return limit(frame)
+    raise AssertionError("nothing was told")
 
 
 async def test_a_collection_beyond_its_limit_of_storage_is_refused_alone() -> None:

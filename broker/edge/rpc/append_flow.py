@@ -14,15 +14,14 @@ Next: broker/node/append/intake.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
-from broker.core.pressure.limit_rules import Subject
-from broker.core.pressure.rate_limit import UNLIMITED, RateLimit, RateState, worst
+from broker.core.pressure.rate_limit import UNLIMITED, RateLimit, worst
 from broker.core.pressure.token_bucket import Taken
 from broker.edge.rpc.access.access import Actions
 from broker.edge.rpc.begun_txns import within_txn_limit
@@ -30,6 +29,7 @@ from broker.edge.rpc.edge_limits import EdgeLimits
 from broker.edge.rpc.failures import refusal_of
 from broker.edge.rpc.incoming.stream_turns import StreamTurns
 from broker.edge.rpc.middleware import Call
+from broker.edge.rpc.own_limit import OwnLimit
 from broker.edge.rpc.proxies import Proxy
 from broker.edge.rpc.request_metadata import producer_channel
 from broker.model.batch import Durability
@@ -50,8 +50,6 @@ HELD_OVERHEAD_BYTES: Final = 8 * 1024
 """Counted for an append that waits for its barrier tick: with the default limits about 4,000 may
 wait on one stream."""
 BACKLOG_PAUSE_S: Final = 0.005
-OWN_LIMIT_S: Final = 5.0
-"""A producer is told so long after it waited last that its own limit no longer slows it."""
 LEFT_GRACE_S: Final = 0.5
 """The stream stays open this long after its pchannel left, so that requests already on their way
 get an answer that says they were not stored."""
@@ -106,8 +104,8 @@ class AppendFlow:
         self._to_write = asyncio.Event()
         self._over = False
         self._tell_limit: Callable[[RateLimit], bytes] | None = None
-        self._told = self._own_limit = UNLIMITED
-        self._own_until_s = 0.0
+        self._told = UNLIMITED
+        self._own_limit = OwnLimit(self._tell)
         self._held = BarrierQueue[_Held](located.oracle, self._append_held, _refuse_held)
 
     @property
@@ -141,7 +139,7 @@ class AppendFlow:
                 tasks.start_soon(self._end_when_left)
                 tasks.start_soon(self._held.run)
                 if self._tell_limit is not None:
-                    tasks.start_soon(self._tell_changes, self._tell_limit)
+                    tasks.start_soon(self._tell_changes)
                 with self._reading:
                     try:
                         await read()
@@ -155,6 +153,7 @@ class AppendFlow:
         finally:
             # Appends that are answered later must not write to a stream that has ended.
             self._over = True
+            self._own_limit.close()
 
     def raise_failure(self) -> None:
         """Raise Refused with the reason of the end, unless the client half-closed."""
@@ -197,8 +196,10 @@ class AppendFlow:
             return full
         subjects = await quotas.subjects(vchannel, self._call.identity)
         taken = quotas.take_in(subjects, size_bytes, messages)
-        limited = isinstance(taken, Throttled) or taken.wait_s > 0
-        self._note_own(subjects, limited=limited)
+        if isinstance(taken, Throttled):
+            self._own_limit.slowed(quotas.in_bytes_s(subjects))
+        elif taken.wait_s > 0:
+            self._own_limit.slowed(quotas.in_bytes_s(subjects), taken.wait_s)
         return taken
 
     async def _wait_for_backlog(self, size_bytes: int) -> None:
@@ -308,29 +309,17 @@ class AppendFlow:
             self._answered.clear()
             await self._answered.wait()
 
-    async def _tell_changes(self, encode: Callable[[RateLimit], bytes]) -> None:
+    async def _tell_changes(self) -> None:
         while True:
             changed = self._located.pressure.changed
-            self._tell(encode)
+            self._tell()
             await changed.wait()
 
-    def _tell(self, encode: Callable[[RateLimit], bytes]) -> None:
-        limit = worst((self._located.pressure.limit, self._own_limit))
-        if limit != self._told:
+    def _tell(self) -> None:
+        limit = worst((self._located.pressure.limit, self._own_limit.limit))
+        if self._tell_limit is not None and limit != self._told:
             self._told = limit
-            self.answer([encode(limit)], 0)
-
-    def _note_own(self, subjects: Sequence[Subject], *, limited: bool) -> None:
-        """Tell a producer that a limit of its own slows it down, or no longer does."""
-        now_s = asyncio.get_running_loop().time()
-        if limited:
-            bytes_s = self._call.quotas.in_bytes_s(subjects)
-            self._own_limit = RateLimit(RateState.SLOWDOWN, bytes_s)
-            self._own_until_s = now_s + OWN_LIMIT_S
-        elif self._own_limit is not UNLIMITED and now_s >= self._own_until_s:
-            self._own_limit = UNLIMITED
-        if self._tell_limit is not None:
-            self._tell(self._tell_limit)
+            self.answer([self._tell_limit(limit)], 0)
 
     async def _write(self) -> None:
         """Write answers that did not fit the peer's window.
