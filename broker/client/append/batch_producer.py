@@ -315,6 +315,7 @@ class BatchProducer(Producer):
         tickets = batch.tickets
         # Cancelled messages leave now; `_tickets_done` will not count them.
         self._tickets -= gathered - len(tickets)
+        self.room_made()
         if not tickets:
             return
         waiter = BatchTickets(header.vchannel, tickets, self._tickets_done)
@@ -333,5 +334,4 @@ class BatchProducer(Producer):
 
     def _tickets_done(self, tickets: int) -> None:
         self._tickets -= tickets
-        if self._for_room:
-            self._admit_waiters()
+        self.room_made()

@@ -221,6 +221,7 @@ class Producer(AnswerSink):
         self._stream = None
         self._begin_wait()
         self._stream_lost()
+        self.room_made()
         if not self._outbox.to_send:
             self._end_wait(succeeded=False)
         # Also after a stream that ended regularly: only a success on the next one resets it.
@@ -232,8 +233,7 @@ class Producer(AnswerSink):
     def _stream_lost(self) -> None:
         for pending in self._outbox.stream_lost(resend=self._resend):
             self._fail_unknown(pending)
-        if self._closing:
-            self._outbox.drop_abandoned()  # those that were in flight need no further stream
+        self._outbox.drop_abandoned()  # they need no further stream
 
     def _stream_refused(self, error: ServerRefusal) -> None:
         if self._location and is_wrong_node(error.code):
@@ -323,6 +323,9 @@ class Producer(AnswerSink):
             self._end_wait(succeeded=True)
         if progress:
             self._backoff = self._backoff.succeeded()
+        self.room_made()
+
+    def room_made(self) -> None:
         if self._for_room:
             self._admit_waiters()
 

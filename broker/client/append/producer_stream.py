@@ -65,6 +65,10 @@ class AnswerSink(Protocol):
         """All answers that had arrived are reported; `progress` when one was a success."""
         ...
 
+    def room_made(self) -> None:
+        """Appends may have left the outbox without an answer."""
+        ...
+
     def pause_s(self, told_s: float = 0.0) -> float:
         """How long to wait before the stream sends again what was refused for now.
 
@@ -156,7 +160,7 @@ class ProducerStream:
         room = stream.room_now()
         if room <= 0 or not self._outbox.to_send:
             return False
-        framed = self._codec.framed(self._outbox.take(min(room, WRITE_BYTES_MAX)))
+        framed = self._taken(room)
         if not stream.write_at_once(framed):
             # One request may be larger than the room. It is in flight already, so the sending task
             # must write it, in parts, before all else.
@@ -179,8 +183,7 @@ class ProducerStream:
                 await self._pause()
             elif outbox.to_send:
                 room = await stream.room()
-                requests = outbox.take(min(room, WRITE_BYTES_MAX))
-                await stream.write(self._codec.framed(requests), WRITE_S)
+                await stream.write(self._taken(room), WRITE_S)
             elif self._finishing and not outbox.awaits_answers:
                 return await self._say_goodbye(stream)
             else:
@@ -190,6 +193,12 @@ class ProducerStream:
                     await work.wait()
                 finally:
                     self._idle = None
+
+    def _taken(self, room: int) -> bytes:
+        """The next requests, framed; they are in flight from here on."""
+        requests = self._outbox.take(min(room, WRITE_BYTES_MAX))
+        self._answers.room_made()  # abandoned ones were dropped
+        return self._codec.framed(requests)
 
     async def _pause(self) -> None:
         """Send nothing for as long as the server asked; no longer than there is something left."""
