@@ -237,9 +237,11 @@ class Members:
     ) -> A:
         member = self._members[at]
         seen = self.revision
+        until_s = anyio.current_time() + deadline_s
         token = await self._authenticated(member, deadline_s) if self.place.user else ""
+        left_s = until_s - anyio.current_time()
         try:
-            found = await member.ask(path, request, answer, token, deadline_s)
+            found = await member.ask(path, request, answer, token, left_s)
         except StaleToken:
             if self._token == token:
                 self._token = ""
@@ -253,16 +255,30 @@ class Members:
         return found
 
     async def _authenticated(self, member: Member, deadline_s: float) -> str:
-        async with self._login:
+        """The token, perhaps of a login that another call has begun. Raises as `Member.ask`."""
+        until_s = anyio.current_time() + deadline_s
+        # One call after the other logs in, and a member may be silent to each of them.
+        with anyio.move_on_after(deadline_s) as waiting:
+            await self._login.acquire()
+        if waiting.cancelled_caught:
+            cause = f"no login at etcd within {deadline_s:.2g} s"
+            raise Unanswered(cause, sent=False)
+        try:
             if not self._token:
-                request = AuthenticateRequest(name=self.place.user, password=self._password())
-                path = "/etcdserverpb.Auth/Authenticate"
-                try:
-                    found = await member.ask(path, request, AuthenticateResponse, "", deadline_s)
-                except Unanswered as failure:
-                    raise Unanswered(str(failure), sent=False) from failure
-                self._token = found.token
+                left_s = until_s - anyio.current_time()
+                self._token = await self._logged_in(member, left_s)
             return self._token
+        finally:
+            self._login.release()
+
+    async def _logged_in(self, member: Member, deadline_s: float) -> str:
+        request = AuthenticateRequest(name=self.place.user, password=self._password())
+        path = "/etcdserverpb.Auth/Authenticate"
+        try:
+            found = await member.ask(path, request, AuthenticateResponse, "", deadline_s)
+        except Unanswered as failure:
+            raise Unanswered(str(failure), sent=False) from failure
+        return found.token
 
     def _judge(self, header: ResponseHeader | None, member: Member, seen: int) -> None:
         if header is None:
