@@ -13,7 +13,7 @@ from broker.etcd.etcd_errors import StaleToken, StoreWentBack, Unanswered, told
 from broker.etcd.place import EtcdPlace
 from broker.etcd.requests import LEASE_KEEP_ALIVE
 from broker.ports.meta import MetaError
-from broker.transport import Channel, MessageCodec, restored_cancellation, unary_call
+from broker.transport import Channel, MessageCodec, tell_wakeups, unary_call
 from broker.transport.codec import RawDetailsCodec, WireMessage
 from broker.transport.tls import ClientTls
 from schemas.generated.etcdserverpb import (
@@ -65,10 +65,9 @@ class Member:
         """One attempt. Raises Unanswered, StaleToken or MetaError."""
         metadata = {"token": token} if token else {}
         try:
-            with restored_cancellation():
-                found = await unary_call(
-                    self._channel, path, request, answer, metadata=metadata, deadline_s=deadline_s
-                )
+            found = await unary_call(
+                self._channel, path, request, answer, metadata=metadata, deadline_s=deadline_s
+            )
         except Exception as error:
             self._silent = self._silent + 1 if isinstance(error, TimeoutError) else 0
             if self._silent > 1:
@@ -91,15 +90,15 @@ class Member:
         metadata = {"token": token} if token else {}
         types = type(request), answer
         try:
-            with restored_cancellation():
-                async with self._channel.request(
-                    path, Cardinality.STREAM_STREAM, *types, metadata=metadata
-                ) as call:
-                    await call.send_message(request)
-                    while (message := await call.recv_message()) is not None:
-                        if (found := wanted(message)) is not None:
-                            await call.cancel()
-                            return found
+            async with self._channel.request(
+                path, Cardinality.STREAM_STREAM, *types, metadata=metadata
+            ) as call:
+                tell_wakeups(call)
+                await call.send_message(request)
+                while (message := await call.recv_message()) is not None:
+                    if (found := wanted(message)) is not None:
+                        await call.cancel()
+                        return found
         except MetaError:
             raise
         except Exception as error:

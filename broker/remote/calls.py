@@ -18,7 +18,6 @@ from broker.transport import (
     Channel,
     MessageCodec,
     WireMessage,
-    restored_cancellation,
     unary_call,
 )
 from broker.transport.codec import RawDetailsCodec
@@ -121,8 +120,7 @@ class Calls:
     @contextmanager
     def _translated(self, deadline_s: float) -> Iterator[None]:
         try:
-            with restored_cancellation():
-                yield
+            yield
         except Exception as error:
             raise self._refusal(error, deadline_s) from error
 

@@ -44,7 +44,6 @@ from broker.transport import (
     StreamGone,
     WireMessage,
     open_call,
-    restored_cancellation,
     unary_call,
 )
 from broker.transport.codec import RawDetailsCodec
@@ -209,8 +208,7 @@ class Connection:
     def _translated(self) -> Iterator[None]:
         """Translate errors of grpclib, h2, the transport and the system into the client's."""
         try:
-            with restored_cancellation():
-                yield
+            yield
         except Exception as error:
             translated = self._unreachable(error) or _translation(error, self.address)
             refused = self._channel.refused

@@ -7,6 +7,7 @@ import grpclib.client
 import grpclib.config
 import grpclib.protocol
 import grpclib.server
+import grpclib.utils
 from grpclib.config import Configuration
 from h2.connection import H2Connection
 from h2.frame_buffer import FrameBuffer
@@ -59,6 +60,12 @@ def test_calls_still_have_what_we_drive_them_by() -> None:
     client = inspect.getsource(grpclib.client.Stream)
     assert "self._release_stream = release_stream" in client
     assert "self._stream = stream" in client
+    assert "            self._wrapper = Wrapper()" in client
+    assert client.count("with self._wrapper:") == 6
+    assert "create_stream(wrapper=self._wrapper)" in client
+    wrapper = inspect.getsource(grpclib.utils.Wrapper)
+    assert "for task in self._tasks:\n            task.cancel()" in wrapper
+    assert "self._tasks.discard(task)" in wrapper
     server = inspect.getsource(grpclib.server.Stream)
     assert "_send_initial_metadata_done = False" in server
     assert "encode_bin_value(self._status_details_codec.encode(" in server
