@@ -286,8 +286,7 @@ class GroupKeeper(Actor[KeeperMessage]):
             return _retry(error)
         opened.groups.running.pop(key, None)
         await self._stop_dead_letters(key)
-        # Behind it: what it copied last may just have failed.
-        opened.groups.troubles.pop(key, None)
+        opened.groups.troubles.pop(key, None)  # after its last batch, which may have failed
         return None
 
     async def _open(self, opened: OpenChannel, key: GroupKey) -> Ref[GroupMessage] | Refusal:
