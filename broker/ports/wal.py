@@ -76,15 +76,15 @@ class NotNow(WalError):
     dealt with.
     """
 
-    def __init__(self, channel: str, why: str) -> None:
-        super().__init__(f"{channel}: {why}; try again later")
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; try again later")
 
 
 class LogMoves(NotNow):
     """The log is being copied to another place: its segments are not read or rewritten."""
 
     def __init__(self, place: str) -> None:
-        super().__init__("log", f"it is being moved from {place}")
+        super().__init__(f"the log is being moved from {place}")
         self.place = place
 
 

@@ -20,10 +20,10 @@ def index_of(
         return at
     if segment.next_id > first_id:
         why = f"no segment ends at message id {segment.next_id}, as the log was moved meanwhile"
-        raise NotNow(channel, why)
+        raise NotNow(f"{channel}: {why}")
     return None
 
 
 def nothing_behind(channel: str) -> NotNow:
     """Why nothing is rewritten right after a seal: a read at any id must find a record behind."""
-    return NotNow(channel, "nothing was appended since the active segment was sealed")
+    return NotNow(f"{channel}: nothing was appended since the active segment was sealed")

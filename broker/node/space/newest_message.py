@@ -49,12 +49,15 @@ async def _parts(
     # What lies outside is not read: most purges end in a segment that was sealed long ago.
     while at < until_id:
         # Asked again after each read: the active segment may have been sealed by then.
-        segment = _sealed_at(channel.log, at)
-        if segment is None:
-            contents.append(await channel.contents.active_below(channel.log, until_id))
+        if (segment := _sealed_at(channel.log, at)) is not None:
+            contents.append(await channel.contents.sealed(channel.log, segment))
+            at = segment.next_id
+            continue
+        active = await channel.contents.active_below(channel.log, until_id)
+        # The thread that writes the log seals at any time, so also before the read began.
+        if _sealed_at(channel.log, at) is None:
+            contents.append(active)
             break
-        contents.append(await channel.contents.sealed(channel.log, segment))
-        at = segment.next_id
     parts = [it[vchannel] for it in contents if vchannel in it]
     return [it for it in parts if it.base_id < until_id and it.next_id > from_id]
 

@@ -36,6 +36,9 @@ from broker.ports.wal import LogClosed, NotNow, WalError
 
 LOOK_S = 1.0
 
+_FAILURES = (WalError, DropUnrecorded, Refused)
+"""Of one pchannel: they hold up no other."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -64,7 +67,7 @@ class Reclamation(Actor[ReclaimSpace]):
         self._passes: dict[PChannelName, SpacePass] = {}
         self._last: PChannelName | None = None
         self._pending: dict[PChannelName, PendingPass] = {}
-        self._held_s = 0.0
+        self._held_s = self._began_s = 0.0
         self._retry_s: dict[PChannelName, float] = {}
         """When those go on whose log has refused."""
         self._given_back = self._rewritten = self._failures = 0
@@ -121,7 +124,7 @@ class Reclamation(Actor[ReclaimSpace]):
             # One that is opened again is another log.
             if name in channels and channels[name] is it.channel
         }
-        now_s = self._context.clock.monotonic_s()
+        now_s = self._began_s = self._context.clock.monotonic_s()
         looks_at_held = now_s - self._held_s >= self._node.limits.retention_period_s
         for name in self._in_turn(channels):
             channels[name].purges.forget_below(channels[name].log.bounds().first_id)
@@ -177,21 +180,36 @@ class Reclamation(Actor[ReclaimSpace]):
             if not at.looked_at_all:
                 # What is sealed here is one of those that are left in the next round.
                 at.looked_at_all = not at.waits and not await self._seals(at)
-            for held in at.held_segments() if looks_at_held else ():
-                await self._reclaim(at, held)
+            if looks_at_held:
+                await self._reclaim_held(at)
         except LogClosed:
             pass  # its next owner begins anew
         except NotNow:
             self._wait(name)
-        except (WalError, DropUnrecorded) as error:
+        except _FAILURES as error:
             self._failed(f"{name}: {error}")
             # Not sooner: what fails for want of room has written much by then.
             self._wait(name)
         return False
 
+    async def _reclaim_held(self, at: SpacePass) -> None:
+        """Try each held segment: on a full disk one that fails keeps no other from making room."""
+        name, error = at.channel.channel.name, ""
+        for held in at.held_segments():
+            try:
+                await self._reclaim(at, held)
+            except (LogClosed, NotNow):
+                raise
+            except _FAILURES as failure:
+                error = f"{name}: {failure}"
+                self._failed(error)
+        if error:
+            # Also when another one was rewritten after it.
+            self._error = error
+            self._wait(name)
+
     def _wait(self, name: PChannelName) -> None:
-        period_s = self._node.limits.retention_period_s
-        self._retry_s[name] = self._context.clock.monotonic_s() + period_s
+        self._retry_s[name] = self._began_s + self._node.limits.retention_period_s
 
     async def _reclaim(self, at: SpacePass, segment: SealedSegment) -> None:
         given = await at.reclaim(segment, self._context.clock.wall_ms())

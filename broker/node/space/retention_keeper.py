@@ -51,8 +51,9 @@ class Seen:
     channel: OpenChannel
     size: VChannelSize = field(default_factory=VChannelSize)
     looked_at: TimeTick = TimeTick(0)
-    """While this is all that is known of its newest data, that is `newest`: the log was read."""
+    """The MVCC tick, an upper bound only, at which the log was read for the newest message."""
     newest: TimeTick = TimeTick(0)
+    """The tick of that message; it holds until the MVCC tick changes."""
 
 
 class RetentionKeeper(Actor[KeepRetention]):
@@ -181,14 +182,17 @@ async def _newest_data(seen: Seen, vchannel: str) -> TimeTick:
     """No message of a vchannel has a larger tick.
 
     After a restart the log is read behind the last purge. Otherwise each vchannel, however empty,
-    would be purged once more. Raises WalError.
+    would be purged once more. Raises WalError and Refused.
     """
     channel = seen.channel
     purge, tick = channel.purges.purges.get(vchannel), channel.mvcc.of(vchannel)
     if purge is None or tick <= purge.upto or channel.mvcc.is_exact(vchannel):
         return tick
     if seen.looked_at != tick:
-        found = await newest_tick(channel, vchannel, purge.next_id, channel.tail.next_id)
+        # Messages behind that tick would be known exactly. The end of the log would be another one
+        # for each vchannel, and the active segment be read again.
+        until_id = await channel.log.seek_tick(TimeTick(tick + 1))
+        found = await newest_tick(channel, vchannel, purge.next_id, until_id)
         seen.looked_at, seen.newest = tick, tick if found is None else found
     return seen.newest
 

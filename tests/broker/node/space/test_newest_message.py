@@ -121,3 +121,37 @@ def test_it_is_found_also_when_its_segment_is_sealed_during_the_search() -> None
             assert found == await naive(channel, 0, end)
 
     run_seeded(3, scenario)
+
+
+class SealedByItsThread(MemoryLog):
+    """Once `armed`, it is sealed before what its active segment holds is read."""
+
+    armed = False
+
+    async def contents(self, segment: SealedSegment | None) -> Contents:
+        if segment is None and SealedByItsThread.armed:
+            SealedByItsThread.armed = False
+            self._stored.seal()
+        return await super().contents(segment)
+
+
+class SealingWal(MemoryWal):
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        log = await super().open(channel, term)
+        log.__class__ = SealedByItsThread
+        return log
+
+
+def test_a_segment_that_is_sealed_just_before_the_active_one_is_read_is_not_left_out() -> None:
+    async def scenario() -> None:
+        async with running_node(SealingWal(segment_bytes=1 << 20), LIMITS) as world:
+            await world.assign()
+            await carry_out(world, ["mine", "mine"])
+            (channel,) = world.node.open_channels.all()
+            end = channel.tail.next_id
+            SealedByItsThread.armed = True
+            found = await newest_tick(channel, MINE, MessageId(0), end)
+            assert not SealedByItsThread.armed
+            assert found == await naive(channel, 0, end) > 0
+
+    run_seeded(3, scenario)

@@ -122,30 +122,6 @@ def test_what_is_appended_while_older_messages_are_purged_goes_when_it_is_too_ol
     run_seeded(1, scenario)
 
 
-def test_after_a_restart_a_vchannel_is_purged_only_if_it_has_messages() -> None:
-    async def scenario() -> None:
-        wal, limits = MemoryWal(segment_bytes=SEGMENT_BYTES), RetentionsFake(ms=10_000)
-        async with running_node(wal, LIMITS, retentions=limits) as world:
-            await world.assign()
-            await land(world, "old")
-            await world.clock.sleep(20)
-            assert await read(world, MINE) == []
-            upto = channel(world).purges.upto(MINE)
-        async with running_node(wal, LIMITS, retentions=limits) as world:
-            await world.assign(term=5)
-            await world.clock.sleep(60)
-            assert channel(world).purges.upto(MINE) == upto
-            await land(world, "late")
-        async with running_node(wal, LIMITS, retentions=limits) as world:
-            await world.clock.sleep(1)
-            await world.assign(term=9)
-            assert await read(world, MINE) == [b"late"]
-            await world.clock.sleep(20)
-            assert await read(world, MINE) == []
-
-    run_seeded(4, scenario)
-
-
 def test_the_newest_bytes_stay_and_older_ones_go() -> None:
     async def scenario() -> None:
         wal, limits = MemoryWal(segment_bytes=SEGMENT_BYTES), RetentionsFake(size=96 << 10)
