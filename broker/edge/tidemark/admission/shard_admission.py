@@ -28,16 +28,24 @@ from broker.ports.row_schemas import CatalogVersion, NoShard, RowSchemas, Shard
 
 REFRESH_S: Final = 1.0
 REFRESH_WAIT_S: Final = 0.05
-REFRESH_WAIT_S_MAX: Final = 0.4
+"""An append waits so long for a refresh at first. When that was too short, the next one waits twice
+as long, since a slow store would otherwise never tell of a drop."""
+REFRESH_WAIT_S_MAX: Final = 0.8
 REST: Final = 20
-"""An append waits so long for a refresh at first, then twice as long each time that was too short.
-Each time appends wait for nothing for 20 times as long, so that a metadata store that hangs stops
-none."""
+"""After a wait in vain, no append waits for a refresh for 20 times as long: a metadata store that
+hangs takes a 20th of the time of appends at most."""
 KNOWN_MAX: Final = 16_384
 """Vchannels that are remembered; those remembered first are forgotten first."""
 
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long an append waits for one kind of read: the others take more or fewer of the store."""
+
+    wait_s: float = REFRESH_WAIT_S
 
 
 @dataclass(slots=True)
@@ -68,7 +76,7 @@ class ShardAdmission:
         """The version after the last change by this process: nothing older may be relied on."""
         self._changes = -1
         self._due_s = 0.0
-        self._wait_s = REFRESH_WAIT_S
+        self._for_versions, self._for_looks = _Patience(), _Patience()
         self._resting_until_s = 0.0
 
     async def refusal(self, vchannel: str, *, rows: bool, raw: bool = False) -> Refusal | None:
@@ -89,7 +97,7 @@ class ShardAdmission:
                 known.due_s, self._resting_until_s
             ):
                 known.due_s = self._now_s() + REFRESH_S
-                known = await self._in_time(self._look_up(vchannel)) or known
+                known = await self._in_time(self._look_up(vchannel), self._for_looks) or known
         except Refused as error:
             return error.refusal
         return _judged(vchannel, known.shard, rows=rows, raw=raw)
@@ -105,21 +113,20 @@ class ShardAdmission:
         """Read it again; keep it when the store does not answer in time."""
         # Before the read: other streams continue with what is known.
         self._due_s = self._now_s() + REFRESH_S
-        self._version = await self._in_time(self._schemas.version()) or self._version
+        found = await self._in_time(self._schemas.version(), self._for_versions)
+        self._version = found or self._version
 
-    async def _in_time(self, reading: Awaitable[T]) -> T | None:
+    async def _in_time(self, reading: Awaitable[T], patience: _Patience) -> T | None:
         """What was read; None when the store refused, or took too long for an append."""
-        began_s = self._now_s()
-        with anyio.move_on_after(self._wait_s):
+        waits_s = patience.wait_s
+        with anyio.move_on_after(waits_s):
             try:
-                found = await reading
+                return await reading
             except Refused:
                 return None
-            self._wait_s = max(REFRESH_WAIT_S, 2 * (self._now_s() - began_s))
-            return found
-        # What was read is lost. With the same patience a slow store would never tell of a drop.
-        self._resting_until_s = self._now_s() + REST * self._wait_s
-        self._wait_s = min(2 * self._wait_s, REFRESH_WAIT_S_MAX)
+        # What was read is lost. Others may have waited as long beside this one.
+        self._resting_until_s = self._now_s() + REST * waits_s
+        patience.wait_s = max(patience.wait_s, min(2 * waits_s, REFRESH_WAIT_S_MAX))
         return None
 
     async def _look_up(self, vchannel: str) -> _Known:
