@@ -26,7 +26,7 @@ class OwnLimit:
     def slowed(self, bytes_s: int, wait_s: float = 0.0) -> None:
         """An append waits `wait_s`, or is refused, because of a limit of `bytes_s`."""
         loop = get_running_loop()
-        self._until_s = loop.time() + wait_s + OWN_LIMIT_S
+        self._until_s = max(self._until_s, loop.time() + wait_s + OWN_LIMIT_S)
         if self._timer is None:
             self._timer = loop.call_at(self._until_s, self._look)
         self.limit = RateLimit(RateState.SLOWDOWN, bytes_s)

@@ -50,6 +50,21 @@ def test_a_limit_that_slows_again_is_lifted_after_the_last_wait() -> None:
     run_seeded(2, scenario)
 
 
+def test_a_refusal_beside_a_longer_wait_does_not_shorten_that() -> None:
+    async def scenario() -> None:
+        told = Told()
+        told.own.slowed(1000)
+        await anyio.sleep(1)
+        told.own.slowed(1000, wait_s=4.8)
+        told.own.slowed(1000)
+        await anyio.sleep(60)
+        ((lifted_s, limit),) = told.limits[3:]
+        assert limit is UNLIMITED
+        assert lifted_s == pytest.approx(1 + 4.8 + OWN_LIMIT_S)
+
+    run_seeded(4, scenario)
+
+
 def test_a_stream_that_has_ended_is_told_nothing() -> None:
     async def scenario() -> None:
         told = Told()
