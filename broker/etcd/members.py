@@ -13,7 +13,7 @@ from broker.etcd.etcd_errors import StaleToken, StoreWentBack, Unanswered, told
 from broker.etcd.place import EtcdPlace
 from broker.etcd.requests import LEASE_KEEP_ALIVE
 from broker.ports.meta import MetaError
-from broker.transport import Channel, MessageCodec, tell_wakeups, unary_call
+from broker.transport import Channel, MessageCodec, separate_wakeups, unary_call
 from broker.transport.codec import RawDetailsCodec, WireMessage
 from broker.transport.tls import ClientTls
 from schemas.generated.etcdserverpb import (
@@ -28,6 +28,8 @@ ATTEMPTS_S = (1.5, 2.0)
 """The longest time for the first attempts; later ones have what is left."""
 PAUSE_S, PAUSE_S_MAX = 0.02, 0.5
 """After all members refused at once; twice as long each time."""
+SHORT_S = 0.1
+"""With less than this left behind a login, a call is not made."""
 LOGINS_MAX = 3
 """Of one call: a token may become stale again while other members learn of the new one."""
 
@@ -93,7 +95,7 @@ class Member:
             async with self._channel.request(
                 path, Cardinality.STREAM_STREAM, *types, metadata=metadata
             ) as call:
-                tell_wakeups(call)
+                separate_wakeups(call)
                 await call.send_message(request)
                 while (message := await call.recv_message()) is not None:
                     if (found := wanted(message)) is not None:
@@ -239,6 +241,9 @@ class Members:
         until_s = anyio.current_time() + deadline_s
         token = await self._authenticated(member, deadline_s) if self.place.user else ""
         left_s = until_s - anyio.current_time()
+        if left_s < min(SHORT_S, deadline_s / 2):
+            # Not asked: that it does not answer within no time says nothing of the member.
+            raise Unanswered("the login took the time of the call", sent=False)
         try:
             found = await member.ask(path, request, answer, token, left_s)
         except StaleToken:

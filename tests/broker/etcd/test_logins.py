@@ -23,11 +23,12 @@ class TimedMember(Member):
     def __init__(self, name: str, answers_s: float) -> None:
         super().__init__(name, 1, None)
         self.answers_s = answers_s
-        self.logins = 0
+        self.logins = self.calls = 0
 
     async def ask(
         self, path: str, request: WireMessage, answer: type[A], token: str, deadline_s: float
     ) -> A:
+        self.calls += 1
         self.logins += answer is AuthenticateResponse
         await anyio.sleep(min(self.answers_s, deadline_s))
         if self.answers_s > deadline_s:
@@ -88,5 +89,15 @@ def test_a_login_and_the_call_behind_it_share_a_deadline() -> None:
         slow = TimedMember("slow", 0.9 * ATTEMPTS_S[0])
         [(took_s, _)] = await called([slow, TimedMember("silent", 60.0)], calls=1)
         assert took_s == pytest.approx(CALL_S), "with the login it took longer than it may"
+
+    run_seeded(1, scenario)
+
+
+def test_a_member_is_not_called_silent_when_a_login_left_a_call_no_time() -> None:
+    async def scenario() -> None:
+        slow, well = TimedMember("slow", ATTEMPTS_S[0] - 0.01), TimedMember("well", 0.01)
+        ended = await called([slow, well], calls=4)
+        assert [how for _, how in ended] == ["answered"] * 4
+        assert slow.calls == slow.logins, "no call without time was made"
 
     run_seeded(1, scenario)
