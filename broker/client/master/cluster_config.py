@@ -20,6 +20,7 @@ from broker.client.errors import (
     InvalidRequestSequence,
     OutcomeUnknown,
     ServerRefusal,
+    TidemarkError,
     UnknownRefusal,
     Unrecoverable,
 )
@@ -112,12 +113,21 @@ class ClusterConfig:
         asked = list(changes)
         request = v1.SetConfigRequest(changes=[_encoded(it) for it in asked])
         conditional = any(it.expected is not None or it.value is None for it in asked)
+        unsure: list[TidemarkError] = []
+
+        async def attempt() -> v1.SetConfigResponse:
+            try:
+                return await self._set(request)
+            except (ConnectionLost, DeadlineExceeded, UnknownRefusal) as error:
+                unsure.append(error)
+                raise
+
         try:
-            if conditional:
-                answer = await self._set(request)
-            else:
-                answer = await retried(lambda: self._set(request), self._deadline_s)
-        except (ConnectionLost, DeadlineExceeded, UnknownRefusal) as error:
+            answer = await (attempt() if conditional else retried(attempt, self._deadline_s))
+        except TidemarkError as error:
+            # Whatever a later attempt was told: an earlier one may have been stored.
+            if not unsure and not isinstance(error, DeadlineExceeded):
+                raise
             raise OutcomeUnknown(
                 f"{error}; the configuration may have been changed: read it again"
             ) from error

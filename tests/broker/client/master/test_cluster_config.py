@@ -10,6 +10,7 @@ from broker.client import Client, connect
 from broker.client.errors import (
     InvalidArgument,
     OutcomeUnknown,
+    ServerFailed,
     TidemarkError,
     UnknownRefusal,
 )
@@ -168,3 +169,20 @@ async def test_a_change_that_the_server_does_not_know_the_outcome_of_is_not_call
     config = ClusterConfig(cast(Connection, Unsure()), deadline_s=0.05)
     with pytest.raises(OutcomeUnknown, match=r"gave no answer.*read it again"):
         await config.set("retention_ms", "5", expected_revision=expected_revision)
+
+
+async def test_what_an_earlier_attempt_may_have_stored_is_not_called_refused_by_a_later_one() -> (
+    None
+):
+    class ThenAway:
+        calls = 0
+
+        async def call(self, *_: object, **__: Any) -> None:
+            self.calls += 1
+            if self.calls == 1:
+                raise UnknownRefusal("the store gave no answer", StreamingCode.UNKNOWN)
+            raise ServerFailed("the store is away", StreamingCode.INNER)
+
+    config = ClusterConfig(cast(Connection, ThenAway()), deadline_s=0.5)
+    with pytest.raises(OutcomeUnknown, match=r"is away.*read it again"):
+        await config.set("retention_ms", "5")
