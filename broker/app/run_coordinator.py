@@ -54,10 +54,10 @@ from broker.codec.broadcast_copies import NodeCopies
 from broker.codec.staged_commands import NodeStagedTxns
 from broker.config import as_environment
 from broker.coordinator.assignment.balancer import LiveBalance
-from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.cluster_offsets import ClusterOffsets
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.assignment.messages import ListPChannels, NextAssignment, NodesChanged
+from broker.coordinator.assignment.reconciler_timing import ReconcilerTiming
 from broker.coordinator.broadcast.tree import BroadcastParts
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.catalog.stored_sizes import StoredSizes

@@ -16,9 +16,10 @@ from actors import (
 )
 from broker.coordinator.assignment.assigner import Assigner
 from broker.coordinator.assignment.balancer import Balancer, LiveBalance
-from broker.coordinator.assignment.channel_reconciler import ChannelReconciler, ReconcilerTiming
+from broker.coordinator.assignment.channel_reconciler import ChannelReconciler
 from broker.coordinator.assignment.consumption import Consumption
 from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.reconciler_timing import ReconcilerTiming
 from broker.coordinator.broadcast.tree import BroadcastParts, broadcaster_tree
 from broker.coordinator.catalog.catalog import Catalog
 from broker.coordinator.commit.tree import BatchCommitParts, commits_tree

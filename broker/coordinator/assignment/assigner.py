@@ -238,7 +238,7 @@ class Assigner(Actor[AssignerMessage]):
         """The node with the lowest cost, counting channels chosen but not served yet."""
         chosen = None
         if not self._must_wait_for_nodes():
-            chosen = best_node(name, self._layout(), self._nodes.accepting(), self._rules)
+            chosen = best_node(name, self._layout(), self._nodes.reachable(), self._rules)
         if chosen is not None:
             # Counts at once: channels lost together must not all go to the same emptiest node.
             self._intended_nodes[name] = chosen

@@ -40,7 +40,7 @@ from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelTicks, PChannelState
 from broker.model.collection import Collection
 from broker.model.failure import Refused
-from broker.model.ids import CollectionId, NodeId, PChannelName, TimeTick
+from broker.model.ids import CollectionId, PChannelName, TimeTick
 from broker.ports.meta import MetaError, MetaStore
 from broker.ports.nodes import NodeControl
 
@@ -90,8 +90,6 @@ class Balancer(Actor[BalancerMessage]):
         self._given = live.rules
         self._rules = live.rules
         self._planned: Timer | None = None
-        self._answering: frozenset[NodeId] = frozenset()
-        """The nodes that answered in this round; the others get nothing."""
         self._rounds = self._moves = self._failures = 0
 
     async def started(self, context: Context[BalancerMessage]) -> None:
@@ -186,7 +184,7 @@ class Balancer(Actor[BalancerMessage]):
         return (), min(LAGGING_S, self._live.period_s) if lagging else self._live.period_s
 
     async def _weigh(self, layout: tuple[PlacedChannel, ...]) -> tuple[ChannelMove, ...]:
-        rules, nodes = self._rules, self._nodes.accepting() & self._answering
+        rules, nodes = self._rules, self._nodes.accepting() - self._nodes.silent
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
         # A large layout takes long enough to delay other actors of this loop.
@@ -218,21 +216,21 @@ class Balancer(Actor[BalancerMessage]):
     async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
         """Ticks of each channel; one of a node that does not answer is missing: not movable."""
         found: list[ChannelTicks] = []
-        answering: list[NodeId] = []
+        silent = {it.node_id for it in self._nodes.all()}
 
         async def poll(node: NodeControl) -> None:
             try:
                 found.extend(await node.status())
             except Refused:
                 return
-            answering.append(node.node_id)
+            silent.discard(node.node_id)
 
         # One node that hangs must not keep the others' channels where they are.
         with anyio.move_on_after(POLL_S):
             async with anyio.create_task_group() as polls:
                 for node in self._nodes.all():
                     polls.start_soon(poll, node)
-        self._answering = frozenset(answering)
+        self._nodes.silent = frozenset(silent)
         return {it.channel.name: (it.mvcc_tick, it.recovery_tick) for it in found}
 
     def _plan(self, delay_s: float) -> None:

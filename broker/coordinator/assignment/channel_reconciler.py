@@ -8,7 +8,7 @@ announces as closed are not written anywhere. One without a lease has stopped by
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, assert_never
 
 import structlog
@@ -32,6 +32,7 @@ from broker.coordinator.assignment.messages import (
     ReconcilerMessage,
     ReconcilerReady,
 )
+from broker.coordinator.assignment.reconciler_timing import ReconcilerTiming
 from broker.coordinator.assignment.streaming_version import streaming_version
 from broker.coordinator.retries import Retries
 from broker.core.cluster.assignment import PChannelMeta, access_at, assign, lost, served
@@ -46,27 +47,6 @@ WARN_AFTER = 4
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ReconcilerTiming:
-    """Deadlines and pauses.
-
-    `assign_deadline_s` bounds the opening of a log with its recovery: a short one would cancel the
-    recovery of a large log, at each new term again, for ever. `remove_deadline_s` bounds closing,
-    open transactions included; `ask_deadline_s` the other calls. A failed attempt is repeated after
-    `retry_first_s`, doubling to `retry_max_s`. A node that closed a channel has `reopen_grace_s` to
-    open it again; the channels of a node that is gone wait `node_lost_grace_s` for it.
-    """
-
-    assign_deadline_s: float = 300.0
-    ask_deadline_s: float = 5.0
-    remove_deadline_s: float = 30.0
-    retry_first_s: float = 0.05
-    retry_max_s: float = 5.0
-    reopen_grace_s: float = 5.0
-    node_lost_grace_s: float = 0.0
-    reconcile_s: float = 15.0
 
 
 class ChannelReconciler(Actor[ReconcilerMessage]):
@@ -92,6 +72,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         self._confirmed_node: NodeControl | None = None
         self._published: PChannelMeta | None = None
         self._planned: Timer | None = None
+        self._move_planned = False
         self._owner_gone_s: float | None = None
         self._reopening: tuple[NodeControl, float] | None = None
         """The node that restarts the channel, and until when it has time for that."""
@@ -143,6 +124,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
             case NodesChanged():
                 self._check_owner()
             case Move(node):
+                self._move_planned = False
                 await self._move(node)
             case _:
                 assert_never(message)
@@ -168,7 +150,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         if not self._is_served(before.meta):
             return
         # Move() was sent when its node stopped accepting channels; it may accept them again by now.
-        well_off = before.meta.node in self._nodes.accepting() if node is None else False
+        well_off = node is None and before.meta.node in self._nodes.accepting()
         if not well_off and before.meta.node != node:
             await self._assign(before, node, balanced=node is not None)
 
@@ -191,6 +173,7 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         before = await self._records.read(self._name)
         if self._is_served(before.meta):
             self._publish_confirmed(before)
+            self._retries.succeeded()  # what failed was to move it
         # After a restart of the coordinator the owner serves as before: confirm it at its term
         # instead of interrupting it with a new one.
         elif (held_by := await self._holder(before.meta)) is not None:
@@ -227,8 +210,8 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         if node is None or (self._is_served(before.meta) and there):
             raise Refused(StreamingCode.INNER, f"node {chosen} cannot be given {self._name} now")
         doubtful = self._retries.failures or not self._nodes.is_confirmed(chosen)
-        if doubtful or self._is_served(before.meta):
-            # First: a term given to a dead node costs a fence and a record, and what is served.
+        if doubtful or balanced:
+            # First: a term given to a dead node costs a fence and a record, and who serves it now.
             await self._within(self._timing.ask_deadline_s, node.status)
         # As lost: `assign` would keep the term where the record says that this node serves.
         meta = assign(lost(before.meta, before.meta.term), chosen, access)
@@ -397,4 +380,10 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
 
     def _failed(self, error: Exception) -> None:
         self._retries.failed(str(error))
-        self._plan(self._retries.pause_s(self._context.random))
+        pause_s, known = self._retries.pause_s(self._context.random), self._published
+        if known is None or not self._is_served(known) or known.node in self._nodes.accepting():
+            self._plan(pause_s)
+        elif not self._move_planned:
+            # It must leave a node that stops or is frozen, and nobody asks for that again.
+            self._move_planned = True
+            self._context.after(pause_s, Move())

@@ -1,6 +1,7 @@
 """The nodes that are registered now, each with a proxy to call it.
 
-Written by the Registrar (or fixed, where the only node is in this process); frozen by the Balancer.
+Written by the Registrar (or fixed, where the only node is in this process); frozen, and found
+silent, by the Balancer.
 It outlives these actors, so a restart of one is not a change of nodes.
 """
 
@@ -19,6 +20,8 @@ class LiveNodes:
         self._stopping: set[NodeId] = set()
         self._frozen: set[NodeId] = set()
         self._heard: set[NodeId] = set()
+        self.silent: frozenset[NodeId] = frozenset()
+        """Those that did not answer when the Balancer asked them last: they get no channels."""
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
         self.pause_revision = 0
@@ -39,6 +42,11 @@ class LiveNodes:
     def accepting(self) -> frozenset[NodeId]:
         """Nodes that may get channels."""
         return frozenset(self._nodes) - self._stopping - self._frozen
+
+    def reachable(self) -> frozenset[NodeId]:
+        """Those of `accepting` that are not silent; if there are none, all of them."""
+        accepting = self.accepting()
+        return accepting - self.silent or accepting
 
     def frozen(self) -> tuple[NodeId, ...]:
         """Frozen nodes, sorted: they are to be emptied."""
@@ -78,6 +86,7 @@ class LiveNodes:
         self._heard.discard(node_id)
         self._stopping.discard(node_id)
         self._frozen.discard(node_id)
+        self.silent -= {node_id}
         node = self._nodes.pop(node_id, None)
         if node is not None:
             node.release()

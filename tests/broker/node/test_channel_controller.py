@@ -6,7 +6,7 @@ import pytest
 
 from actors import ActorError
 from actors.testing import run_seeded
-from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
+from broker.coordinator.assignment.reconciler_timing import ReconcilerTiming
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import PChannelName, Term, TxnId
 from broker.model.message import AppendedInTxn, NewMessage

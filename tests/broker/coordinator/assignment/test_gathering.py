@@ -1,8 +1,8 @@
 """The start of a cluster: the first node that comes does not get everything."""
 
 from actors.testing import VirtualClock
-from broker.coordinator.assignment.channel_reconciler import ReconcilerTiming
 from broker.coordinator.assignment.live_nodes import LiveNodes
+from broker.coordinator.assignment.reconciler_timing import ReconcilerTiming
 from broker.core.cluster.balance import BalanceRules
 from broker.core.cluster.node_leases import StartupGrace
 from broker.meta.memory_store import MemoryMetaStore
