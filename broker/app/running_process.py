@@ -45,7 +45,7 @@ REPORT_S = 3.0
 HAND_OFF_SHARE = 0.45
 """Share of `drain_s` that a process gets to hand its work over, or to stop those it has started."""
 EDGE_SHARE = 0.05
-"""Share that the calls in progress get to end, and what was left of the time to hand over."""
+"""Share for the calls in progress. They also get what handing over did not use."""
 TREE_SHARE = 0.25
 """Share for the actors. The tree may need it twice: to stop in order, then to kill."""
 

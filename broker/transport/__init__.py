@@ -13,7 +13,7 @@ from broker.transport.batch_calls import (
     open_call,
     pay_for_refusal,
 )
-from broker.transport.cancellation import tell_wakeups
+from broker.transport.cancellation import separate_wakeups
 from broker.transport.codec import MessageCodec, WireMessage
 from broker.transport.dialling import NOT_READ, Channel, NotConnected
 from broker.transport.header_logs import keep_headers_out
@@ -38,7 +38,7 @@ __all__ = [
     "WireMessage",
     "open_call",
     "pay_for_refusal",
-    "tell_wakeups",
+    "separate_wakeups",
     "unary_call",
 ]
 

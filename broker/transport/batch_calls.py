@@ -17,7 +17,7 @@ from grpclib.metadata import (
 )
 from h2.exceptions import ProtocolError, StreamClosedError
 
-from broker.transport.cancellation import tell_wakeups
+from broker.transport.cancellation import separate_wakeups
 from broker.transport.frame_costs import REFUSED_CALL
 from broker.transport.streams import BatchStream, StreamGone
 
@@ -132,7 +132,7 @@ async def open_call(
     call = channel.request(path, Cardinality.STREAM_STREAM, bytes, bytes, metadata=dict(metadata))
     # Entered by hand: the exit would wait for trailers and raise for the status.
     await call.__aenter__()
-    tell_wakeups(call)
+    separate_wakeups(call)
     await call.send_request()
     stream = call._stream
     try:

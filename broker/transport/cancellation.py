@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - this package is the one that may know grpclib's inside (see its docstring)
-"""Tells grpclib's cancellations, which wake the task of a call, from those from outside."""
+"""Distinguishes grpclib's cancellations, which wake the task of a call, from those from outside."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ import grpclib.client
 from grpclib.utils import Wrapper
 
 
-def tell_wakeups(call: "grpclib.client.Stream[Any, Any]") -> None:
+def separate_wakeups(call: "grpclib.client.Stream[Any, Any]") -> None:
     """Leave only cancellations from outside to the tasks of a call that was just entered."""
     call._wrapper = Wakeups()
 

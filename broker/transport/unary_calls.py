@@ -7,7 +7,7 @@ from typing import TypeVar
 import grpclib.client
 from grpclib.const import Cardinality
 
-from broker.transport.cancellation import tell_wakeups
+from broker.transport.cancellation import separate_wakeups
 from broker.transport.codec import WireMessage
 
 W = TypeVar("W", bound=WireMessage)
@@ -29,6 +29,6 @@ async def unary_call(
             path, Cardinality.UNARY_UNARY, type(request), response_type, metadata=metadata
         ) as call,
     ):
-        tell_wakeups(call)
+        separate_wakeups(call)
         await call.send_message(request, end=True)
         return await call.recv_message()
