@@ -361,8 +361,8 @@ class _CoordinatorParts:
                 "nodes": 0,
                 "http_port": None,
                 "coordinator": joined_address(self._local_host, self._port),
-                "drain_s": settings.drain_s
-                * HAND_OFF_SHARE,  # they stop within the time of this one
+                # They stop within the time of this one.
+                "drain_s": settings.drain_s * HAND_OFF_SHARE,
             }
         )
 
