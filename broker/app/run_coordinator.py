@@ -214,7 +214,12 @@ class _CoordinatorParts:
             settings,
             DamageRegistry(skipped=settings.skip_damage),
             readiness,
-            (audit.sink.warnings, self._access.warnings, reached.warnings),
+            (
+                audit.sink.warnings,
+                self._access.warnings,
+                reached.warnings,
+                self._nodes.warnings,
+            ),
         )
         return EdgeServer(
             server_facts(settings, COORDINATOR_ID, self._cluster.identity),

@@ -25,6 +25,7 @@ from broker.coordinator.catalog.catalog import Catalog
 from broker.coordinator.commit.tree import BatchCommitParts, commits_tree
 from broker.coordinator.cuts.cut_lock import CutLock
 from broker.coordinator.cuts.messages import BROADCASTS, COMMITS, CUT_LOCK
+from broker.coordinator.leases.node_probe import NodeProbe
 from broker.coordinator.leases.registrar import ConnectNode, Registrar
 from broker.coordinator.live_config.sys_config import SysConfig
 from broker.coordinator.time.oracle import Oracle
@@ -42,6 +43,7 @@ CATALOG = "catalog"
 ASSIGNER = "assigner"
 RECONCILERS = "reconcilers"
 REGISTRAR = "registrar"
+NODE_PROBE = "node_probe"
 BALANCER = "balancer"
 CONSUMPTION = "consumption"
 SYS_CONFIG = "sys_config"
@@ -109,6 +111,8 @@ def coordinator_tree(parts: CoordinatorParts, parent_path: str) -> SupervisorSpe
             _balancer(parts, path),
             *_sys_config(parts),
             *_registrar(parts, f"{path}/{ASSIGNER}"),
+            # Last: its restart restarts nothing else.
+            ChildSpec(NODE_PROBE, lambda: NodeProbe(parts.nodes, parts.lease_s)),
         ),
     )
 
@@ -160,7 +164,6 @@ def _balancer(parts: CoordinatorParts, path: str) -> ChildSpec:
 
 
 def _registrar(parts: CoordinatorParts, assigner_path: str) -> tuple[ChildSpec, ...]:
-    """Last in the tree: its restart restarts nothing else."""
     connect = parts.connect
     if connect is None:
         return ()

@@ -5,11 +5,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
-from broker.model.failure import Refusal
+from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.model.master.live_config import StoredSettings
 from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
+
+
+class Unreachable(Refused):
+    """No answer, or a broken connection: the call may or may not have been carried out.
+
+    `absent`: nothing listens at the address, so its process is gone.
+    """
+
+    def __init__(self, cause: str, *, absent: bool = False) -> None:
+        super().__init__(StreamingCode.INNER, cause)
+        self.absent = absent
 
 
 class NodeControl(Protocol):
@@ -79,6 +90,19 @@ class NodeControl(Protocol):
         ...
 
 
+async def why_unreached(node: NodeControl) -> str:
+    """Why calls do not reach the node, after asking it for its status; "" when they do."""
+    try:
+        await node.status()
+    except Unreachable as error:
+        return f"the coordinator cannot reach it: {error.refusal.cause}"
+    except Refused as refused:
+        # Any other refusal is an answer of the node itself.
+        other = refused.refusal.code is StreamingCode.IGNORED_OPERATION
+        return f"another process answers there: {refused.refusal.cause}" if other else ""
+    return ""
+
+
 class ChannelObserver(Protocol):
     """Notified by a node when it starts or stops serving a channel on its own; never blocks.
 
@@ -115,8 +139,9 @@ class NodeLease:
 class NodeRegistration(Protocol):
     """A node's registration with the coordinator. Calls return within `deadline_s`.
 
-    All raise Refused; INNER if the coordinator cannot be reached: try again. `settings_revision`:
-    of the stored settings in effect here; the lease carries them when there are others.
+    All raise Refused; INNER if the coordinator cannot be reached, or does not reach a node that
+    renews: try again. `settings_revision`: of the stored settings in effect here; the lease carries
+    them when there are others.
     """
 
     async def register(self, deadline_s: float, settings_revision: int) -> NodeLease:

@@ -14,6 +14,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
 from broker.model.failure import DoesNotLead, Refused, StreamingCode
+from broker.ports.nodes import Unreachable
 from broker.transport import (
     Channel,
     MessageCodec,
@@ -24,18 +25,6 @@ from broker.transport.codec import RawDetailsCodec
 from broker.transport.tls import LOST_IN_HANDSHAKE, ClientTls, failed_check, is_lost
 from schemas.status import read_status_details
 from schemas.wire import Malformed
-
-
-class Unreachable(Refused):
-    """No answer, or a broken connection: the call may or may not have been carried out.
-
-    `absent`: nothing listens at the address, so its process is gone.
-    """
-
-    def __init__(self, cause: str, *, absent: bool = False) -> None:
-        super().__init__(StreamingCode.INNER, cause)
-        self.absent = absent
-
 
 W = TypeVar("W", bound=WireMessage)
 

@@ -11,7 +11,8 @@ import anyio
 
 from broker.addresses import split_address
 from broker.model.failure import DoesNotLead
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.transport import WireMessage
 
 W = TypeVar("W", bound=WireMessage)

@@ -8,8 +8,7 @@ from typing import Final
 
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.ports.nodes import NodeControl
-from broker.remote.calls import Unreachable
+from broker.ports.nodes import NodeControl, why_unreached
 
 WARN_S: Final = 60.0
 """So long after its last attempt a node that was refused is warned of; it may have given up."""
@@ -37,15 +36,7 @@ class ReachedNodes:
         """Call the node, for 2 s at most. Raises NodeNotReached."""
         proxy = self._connect(node, address, _nothing)
         try:
-            await proxy.status()
-        except Unreachable as error:
-            why = f"the coordinator cannot reach it: {error.refusal.cause}"
-        except Refused as refused:
-            # Any other refusal is an answer of the node itself.
-            other = refused.refusal.code is StreamingCode.IGNORED_OPERATION
-            why = f"another process answers there: {refused.refusal.cause}" if other else ""
-        else:
-            why = ""
+            why = await why_unreached(proxy)
         finally:
             proxy.release()
         self._refused.pop(node, None)

@@ -7,9 +7,9 @@ import anyio
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId, TimeTick
 from broker.model.master.live_config import StoredSettings
-from broker.ports.nodes import NodeLease
+from broker.ports.nodes import NodeLease, Unreachable
 from broker.ports.ticks import RESERVE_COUNT_MAX, TickRange
-from broker.remote.calls import Caller, Unreachable
+from broker.remote.calls import Caller
 from schemas.generated.tidemark import v1
 
 SERVICE = "/tidemark.v1.Cluster/"

@@ -19,7 +19,8 @@ from broker.model.master.reservation import SegmentOrders
 from broker.model.message import Appended, NewMessage
 from broker.model.snapshot import WalCheckpoint
 from broker.model.stage import StageName
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.transport import WireMessage
 from schemas.generated.milvus.proto import streaming as wire
 from schemas.generated.tidemark import v1

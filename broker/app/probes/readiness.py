@@ -42,7 +42,8 @@ def membership_problems(statistics: Iterable[ActorStatistics]) -> list[str]:
     for actor in statistics:
         if actor.path == MEMBERSHIP and actor.state == "running":
             if actor.extra.get("failures"):
-                return [f"the coordinator cannot be reached: {actor.extra.get('error', '')}"]
+                why = actor.extra.get("error", "")
+                return [f"the coordinator does not renew this node's lease: {why}"]
             if not actor.extra.get("session"):
                 return ["the coordinator has not registered this node"]
             return []

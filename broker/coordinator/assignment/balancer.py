@@ -184,7 +184,7 @@ class Balancer(Actor[BalancerMessage]):
         return (), min(LAGGING_S, self._live.period_s) if lagging else self._live.period_s
 
     async def _weigh(self, layout: tuple[PlacedChannel, ...]) -> tuple[ChannelMove, ...]:
-        rules, nodes = self._rules, self._nodes.accepting() - self._nodes.silent
+        rules, nodes = self._rules, self._nodes.accepting() - self._nodes.silent()
         if len(layout) * len(nodes) <= AT_ONCE:
             return rebalance(layout, nodes, rules)
         # A large layout takes long enough to delay other actors of this loop.
@@ -216,21 +216,18 @@ class Balancer(Actor[BalancerMessage]):
     async def _ticks(self) -> Mapping[PChannelName, tuple[TimeTick, TimeTick]]:
         """Ticks of each channel; one of a node that does not answer is missing: not movable."""
         found: list[ChannelTicks] = []
-        silent = {it.node_id for it in self._nodes.all()}
 
         async def poll(node: NodeControl) -> None:
             try:
                 found.extend(await node.status())
             except Refused:
-                return
-            silent.discard(node.node_id)
+                pass
 
         # One node that hangs must not keep the others' channels where they are.
         with anyio.move_on_after(POLL_S):
             async with anyio.create_task_group() as polls:
                 for node in self._nodes.all():
                     polls.start_soon(poll, node)
-        self._nodes.silent = frozenset(silent)
         return {it.channel.name: (it.mvcc_tick, it.recovery_tick) for it in found}
 
     def _plan(self, delay_s: float) -> None:

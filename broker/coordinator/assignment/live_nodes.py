@@ -1,15 +1,20 @@
 """The nodes that are registered now, each with a proxy to call it.
 
-Written by the Registrar (or fixed, where the only node is in this process); frozen, and found
-silent, by the Balancer.
+Written by the Registrar (or fixed, where the only node is in this process); frozen by the Balancer,
+found silent by the NodeProbe.
 It outlives these actors, so a restart of one is not a change of nodes.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from broker.model.ids import NodeId
 from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeControl
+
+UNREACHED_PROBES: Final = 8
+"""A node that left so many probes in a row unanswered is out of reach, not only slow: two leases at
+least, counted in probes, so that a pause of this process is not taken for one of the node."""
 
 
 class LiveNodes:
@@ -20,8 +25,8 @@ class LiveNodes:
         self._stopping: set[NodeId] = set()
         self._frozen: set[NodeId] = set()
         self._heard: set[NodeId] = set()
-        self.silent: frozenset[NodeId] = frozenset()
-        """Those that did not answer when the Balancer asked them last: they get no channels."""
+        self._unanswered: dict[NodeId, int] = {}
+        """Probes in a row without an answer; nodes that were not probed yet are missing."""
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
         self.pause_revision = 0
@@ -46,7 +51,37 @@ class LiveNodes:
     def reachable(self) -> frozenset[NodeId]:
         """Those of `accepting` that are not silent; if there are none, all of them."""
         accepting = self.accepting()
-        return accepting - self.silent or accepting
+        return accepting - self.silent() or accepting
+
+    def silent(self) -> frozenset[NodeId]:
+        """Those that left the newest probe unanswered."""
+        return frozenset([node for node, probes in self._unanswered.items() if probes])
+
+    def is_out_of_reach(self, node_id: NodeId) -> bool:
+        """Whether it has been silent for UNREACHED_PROBES."""
+        return self._unanswered.get(node_id, 0) >= UNREACHED_PROBES
+
+    def warnings(self) -> list[str]:
+        """A sentence for each node out of reach."""
+        return [
+            f"node {it.node_id} renews its lease, and answers none of the coordinator's calls to"
+            f" {it.address}: open the port, or start it with another --advertise HOST[:PORT]"
+            for it in self.all()
+            if self.is_out_of_reach(it.node_id)
+        ]
+
+    def could_replace(self) -> frozenset[NodeId]:
+        """Those of `accepting` that answered the newest probe."""
+        answered = [node for node, probes in self._unanswered.items() if not probes]
+        return self.accepting() & frozenset(answered)
+
+    def probed(self, node: NodeControl, *, answers: bool) -> int:
+        """Note how a probe ended; how many in a row had no answer. 0 for a node that is gone."""
+        if self.find(node.node_id) is not node:
+            return 0
+        before = self._unanswered.get(node.node_id, 0)
+        self._unanswered[node.node_id] = 0 if answers else before + 1
+        return self._unanswered[node.node_id]
 
     def frozen(self) -> tuple[NodeId, ...]:
         """Frozen nodes, sorted: they are to be emptied."""
@@ -86,7 +121,7 @@ class LiveNodes:
         self._heard.discard(node_id)
         self._stopping.discard(node_id)
         self._frozen.discard(node_id)
-        self.silent -= {node_id}
+        self._unanswered.pop(node_id, None)
         node = self._nodes.pop(node_id, None)
         if node is not None:
             node.release()

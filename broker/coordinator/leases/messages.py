@@ -26,7 +26,11 @@ class RegisterNode(Request[NodeLease]):
 
 @dataclass(frozen=True, slots=True)
 class RenewLease(Request[NodeLease]):
-    """The heartbeat of a node. Refused(IGNORED_OPERATION) when its session is over."""
+    """The heartbeat of a node.
+
+    Refused(IGNORED_OPERATION) when its session is over; INNER while calls do not reach the node and
+    others do: its lease runs out unless that changes.
+    """
 
     node: NodeId
     session: int
@@ -61,6 +65,11 @@ class ProcessEnded:
 @dataclass(frozen=True, slots=True)
 class CheckLeases:
     """A timer: end expired leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeNodes:
+    """A timer of the NodeProbe: ask each node for its status."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,14 @@ class Registrar(Actor[RegistrarMessage]):
         if isinstance(member, Refusal):
             envelope.fail(Refused(member.code, member.cause))
             return
+        if self._is_out_of_reach(member.node):
+            cause = (
+                f"node {member.node} answers none of the coordinator's calls to {member.address}:"
+                " its lease is not renewed while other nodes can take its channels; open the way"
+                " there, or start the node with another --advertise HOST[:PORT]"
+            )
+            envelope.fail(Refused(StreamingCode.INNER, cause))
+            return
         # Not stored: the end of a lease is a time of this process's clock. A later coordinator
         # grants each recorded node a whole lease instead.
         self._members[member.node] = member
@@ -216,6 +224,11 @@ class Registrar(Actor[RegistrarMessage]):
             self._nodes.retire(member.node)
             self._changed()
         envelope.reply(self._lease(member, request.settings_revision))
+
+    def _is_out_of_reach(self, node: NodeId) -> bool:
+        """Whether calls have not reached it for long, and do reach one that could take over."""
+        can_move = bool(self._nodes.could_replace()) and not self._closing
+        return can_move and self._nodes.is_out_of_reach(node)
 
     async def _leave(self, node: NodeId, session: int) -> None:
         member = self._members.get(node)

@@ -299,7 +299,7 @@ async def test_a_node_is_not_ready_while_its_coordinator_is_away(tmp_path: Path)
 
             async def says_so() -> bool:
                 status, reasons = await ready(base)
-                return status == 503 and "coordinator cannot be reached" in reasons[0]
+                return status == 503 and "does not renew" in reasons[0]
 
             await until(says_so)
             assert (await fetch(base, "/healthz"))[0] == 200

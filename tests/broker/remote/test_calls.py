@@ -5,7 +5,8 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import SocketStream
 
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from schemas.generated.tidemark import v1
 
 HEALTH = "/tidemark.v1.Admin/Health"

@@ -7,7 +7,8 @@ import anyio
 
 from actors import Envelope
 from broker.model.ids import NodeId
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.remote.channel_reports import PAUSE_S, TRIES_MAX, ChannelReporter
 from schemas.generated.tidemark import v1
 

@@ -8,7 +8,8 @@ import pytest
 
 from actors.testing import run_seeded
 from broker.model.failure import DoesNotLead, Refused, StreamingCode
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.remote.leader_calls import LeaderCalls
 from schemas.generated.tidemark import v1
 

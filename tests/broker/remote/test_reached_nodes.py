@@ -7,7 +7,8 @@ import pytest
 from broker.model.channel import ChannelTicks
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.remote.reached_nodes import NODES_MAX, WARN_S, NodeNotReached, ReachedNodes
 from broker.remote.remote_node import RemoteNode
 

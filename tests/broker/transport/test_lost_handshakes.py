@@ -11,7 +11,8 @@ import anyio.to_thread
 import pytest
 
 from broker.client.errors import ConnectionLost, NotTrusted
-from broker.remote.calls import Calls, Unreachable
+from broker.ports.nodes import Unreachable
+from broker.remote.calls import Calls
 from broker.transport import Listener, ListenerLimits
 from broker.transport.tls import ClientTls, ServerTls, Tls
 from schemas.generated.tidemark import v1
