@@ -65,7 +65,7 @@ class Candidacy:
         try:
             led = await lead_after(self._store, found, self._candidates.own, self._lease_s)
         except Conflict:
-            return None  # another one was faster
+            return None  # another one was faster, or the leader goes on
         return led, LeaderLease(led, self._lease_s, began_s, self._now_s)
 
     async def until_leading(self) -> tuple[LedStore, LeaderLease]:

@@ -13,6 +13,7 @@ import anyio
 from broker.coordinator.counters import count_up
 from broker.coordinator.leases.leader_records import (
     LEADER_KEY,
+    RENEWED_KEY,
     LeaderSeen,
     ended_puts,
     leader_puts,
@@ -151,9 +152,14 @@ async def lead(store: MetaStore) -> LedStore:
 async def lead_after(
     store: MetaStore, seen: LeaderSeen, candidate: Candidate, lease_s: float
 ) -> LedStore:
-    """Follow this leader. Raises Conflict when somebody else has led since, and MetaError."""
+    """Follow this leader. Raises MetaError.
+
+    Conflict when somebody else has led since, or the leader has renewed its lease.
+    """
     term = seen.term + 1
     puts = {LEADER_KEY: encode_number(term), **leader_puts(term, candidate, lease_s)}
-    # Of those that have seen the same leader end, one gets the lead.
-    revision = await store.write(puts, expect={LEADER_KEY: seen.revision})
+    # Of those that have seen the same leader end, one gets the lead; none of them if it goes on, as
+    # it answers for half a lease after a renewal.
+    expect = {LEADER_KEY: seen.revision, RENEWED_KEY: seen.renewed}
+    revision = await store.write(puts, expect=expect)
     return LedStore(store, term, revision)

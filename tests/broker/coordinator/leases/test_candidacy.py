@@ -137,6 +137,29 @@ def test_a_silent_leader_is_followed_after_its_lease_and_not_before() -> None:
     play(scenario)
 
 
+def test_a_leader_that_renews_behind_the_look_of_another_is_not_followed() -> None:
+    """It was silent for a lease, and goes on between that one's read and its write."""
+
+    async def scenario(world: World) -> None:
+        _, lease = await world.candidacy("a").until_leading()
+
+        class GoesOn(CandidatesFake):
+            async def has_ended(self, name: str) -> bool:
+                if anyio.current_time() - began_s >= LEASE_S:
+                    await lease.renew()  # behind the read, before the write
+                return await super().has_ended(name)
+
+        began_s = anyio.current_time()
+        second = Candidacy(world.store, GoesOn("b", world.ended), LEASE_S)
+        assert await second.attempt() is None
+        await anyio.sleep(LEASE_S)
+        following = await second.attempt()
+        assert following is None or lease.left_s <= 0, "both answer now"
+        assert lease.left_s > 0
+
+    play(scenario)
+
+
 def test_a_leader_that_renews_is_not_followed() -> None:
     async def scenario(world: World) -> None:
         _, lease = await world.candidacy("a").until_leading()
