@@ -101,7 +101,7 @@ async def etcd_metadata(
         if fresh:
             note = _kept_note(folder.metadata_note, note, store.owner)
         if use is MetadataUse.ALONE:
-            await _refuse_coordinators(store, folder)
+            await refuse_coordinators(store, folder)
         with _told():
             # The settings may be those of before a switch.
             await keep_log_true(store)
@@ -243,8 +243,8 @@ def _check_joined(settings: Settings, folder: DataFolder, use: MetadataUse) -> N
         )
 
 
-async def _refuse_coordinators(store: EtcdMetaStore, folder: DataFolder) -> None:
-    """Those of other folders: the lock of this one keeps out its own."""
+async def refuse_coordinators(store: EtcdMetaStore, folder: DataFolder) -> None:
+    """Raises CannotStart for those of other folders: the lock of this one keeps out its own."""
     try:
         present = await store.present()
     except MetaError as error:

@@ -17,7 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.app.process_errors import CannotStart
-from broker.app.stores.etcd_metadata import made_note, open_etcd, read_note, write_note
+from broker.app.stores.etcd_metadata import (
+    made_note,
+    open_etcd,
+    read_note,
+    refuse_coordinators,
+    write_note,
+)
 from broker.coordinator.live_config.config_records import LOADED_PREFIX
 from broker.data_folder import DataFolder, hold, hold_node
 from broker.etcd.place import EtcdPlace, etcd_place
@@ -65,6 +71,8 @@ async def to_etcd(settings: Settings) -> MetadataCopy:
         async with AsyncExitStack() as stack:
             try:
                 store = await stack.enter_async_context(open_etcd(settings, note))
+                # What they write would be deleted: a move back from etcd may not have finished.
+                await refuse_coordinators(store, folder)
                 if note.new:
                     await _refuse_entries(store, place)
             except CannotStart:
@@ -96,6 +104,7 @@ async def to_sqlite(settings: Settings) -> MetadataCopy:
         draft = folder.root / DRAFT
         _remove(draft)
         async with open_etcd(settings, note) as store:
+            await refuse_coordinators(store, folder)
             with _told():
                 found = await _entries(store)
                 if not found:
@@ -104,6 +113,13 @@ async def to_sqlite(settings: Settings) -> MetadataCopy:
                 async with await SqliteMetaStore.open(draft) as target:
                     await _fill(target, source)
                     await _compare(target, source, str(draft))
+                # Coordinators come one by one, and nodes of other hosts write terms without one.
+                if await _entries(store) != found:
+                    raise MetaError(
+                        f"{place} has changed meanwhile: stop all coordinators and nodes, and"
+                        " repeat it"
+                    )
+            await refuse_coordinators(store, folder)
         await _keep_topics(folder, topics)
         draft.rename(folder.metadata)
         sync_folder(folder.root)

@@ -212,3 +212,37 @@ def test_the_command_says_what_it_did_or_why_not(
     assert capsys.readouterr().out.startswith("copied and compared: ")
     copy_metadata({"data_dir": data, "meta": meta}, back=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["target"] == str(data / "meta.sqlite")
+
+
+ELSEWHERE = "coordinator/0123456789abcdef/0-0123"
+"""As a coordinator of another host is announced, which leads or stands by."""
+
+
+async def test_nothing_is_copied_back_while_a_coordinator_of_another_host_runs(
+    data: Path, meta: str
+) -> None:
+    await used(data, "before", meta=meta)
+    owner = json.loads((data / "metadata.json").read_text())["owner"]
+    async with await opened(meta, owner) as store, store.announced(ELSEWHERE, b"10.0.0.2:19531"):
+        assert "run on other hosts (10.0.0.2:19531)" in await refusal(data, meta=meta)
+        with pytest.raises(CannotStart, match="run on other hosts"):
+            await to_sqlite(settings(data, meta))
+    assert (data / "metadata.json").exists()
+    assert not (data / "meta.sqlite").exists()
+
+
+async def test_what_a_coordinator_of_another_host_writes_is_not_overwritten(
+    data: Path, meta: str
+) -> None:
+    await used(data, "before", meta=meta)
+    note = (data / "metadata.json").read_text()
+    await to_sqlite(settings(data, meta))
+    (data / "metadata.json").write_text(note)  # killed before its last step
+    # Which is what the refusal says to do next.
+    assert "tidemark meta copy" in await refusal(data, meta=meta)
+    async with await opened(meta, json.loads(note)["owner"]) as store:
+        async with store.announced(ELSEWHERE, b"10.0.0.2:19531"):
+            await store.write({"collection/late": b"1"})
+            with pytest.raises(CannotStart, match="run on other hosts"):
+                await to_etcd(settings(data, meta))
+        assert await store.get("collection/late") is not None
