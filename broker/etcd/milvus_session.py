@@ -88,6 +88,12 @@ class AnnouncedSession(LeasedKeys):
         self._key = session.key(root)
         self._next_id = f"{root}/{META}/session/id".encode()
 
+    async def renew(self) -> None:
+        """See LeasedKeys; puts the key again when it is gone."""
+        # One that was paused as this server may have replaced it, and have taken it with its lease.
+        self._stands = self._stands and await self._read(self._key) is not None
+        await super().renew()
+
     async def _put_under(self, lease: int) -> None:
         await self._reserve_id()
         for _ in range(ATTEMPTS_MAX):

@@ -175,3 +175,21 @@ async def test_a_counter_that_is_no_number_is_left_alone(
     etcd.post("kv/put", {"key": text(key), "value": text('"x"')})
     async with AnnouncedSession(members, leader(1), root, CLUSTER):
         assert found(etcd, key) == {key: "x"}
+
+
+async def test_a_session_that_another_process_took_with_it_is_put_again(
+    etcd: EtcdServer, members: Members, root: str
+) -> None:
+    """The node was started on another host; the first one was only paused, and stops later."""
+    key = f"{root}/meta/session/streamingnode-7"
+    paused = AnnouncedSession(members, MilvusSession(STREAMINGNODE, 7, "a:1"), root, CLUSTER)
+    await paused.renew()
+    newer = MilvusSession(STREAMINGNODE, 7, "b:1")
+    async with AnnouncedSession(members, newer, root, CLUSTER) as session:
+        etcd.post("lease/revoke", {"ID": str(paused._lease)})  # it ran out
+        assert found(etcd, key)[key]["Address"] == "b:1"
+        await paused.renew()
+        await session.renew()
+        await paused.end()
+        await session.renew()
+        assert found(etcd, key).get(key, {}).get("Address") == "b:1"
