@@ -4,20 +4,18 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-
-import anyio
-import structlog
+from functools import partial
 
 from broker.app.advertised import with_advertised
 from broker.app.broadcast_callbacks import load_callbacks
 from broker.app.process_errors import CannotStart
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import disk_reserve, metadata
+from broker.app.stores.store_outages import through_outages
 from broker.coordinator.assignment.founding import found_cluster
 from broker.coordinator.catalog.collection_records import ensure_indexes
-from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.leader_lease import LeaderLease
-from broker.coordinator.leases.leadership import Deposed, LedStore, lead
+from broker.coordinator.leases.leadership import LedStore, lead
 from broker.coordinator.live_config.config_records import ConfigRecords
 from broker.coordinator.records import Cluster
 from broker.core.cluster.assignment import STREAMING_VERSION
@@ -31,10 +29,6 @@ from broker.ports.callbacks import Callbacks
 from broker.ports.leader_check import Candidates
 from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
-
-RETRY_S = 0.5
-
-log = structlog.get_logger("tidemark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,28 +105,21 @@ async def _founded(
     Waits while the store takes no writes (a full disk), as the parts above it do. Raises
     CannotStart.
     """
-    # Writes only if the cluster is new or grows, so a full disk does not end a normal start here.
+
+    async def found() -> Cluster:
+        return await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
+
     try:
-        cluster = await found_cluster(store, pchannels, STREAMING_VERSION if streaming else 0)
+        # Whoever starts a broker is told at once that its store is away. This writes only if the
+        # cluster is new or grows, so a full disk does not end a normal start here.
+        cluster = await (found() if led is None else through_outages(found))
+        leading = await through_outages(lambda: lead(store)) if led is None else led
+        # Here, not in the catalog alone: nodes look collections up by their ids, too, and an
+        # actor has a deadline to start.
+        await through_outages(partial(ensure_indexes, leading))
+        stored = await through_outages(ConfigRecords(leading).read)
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
     except MetaError as error:
         raise CannotStart(str(error)) from error
-    reported = False
-    while True:
-        try:
-            if led is None:
-                led = await lead(store)
-            # Here, not in the catalog alone: nodes look collections up by their ids, too, and an
-            # actor has a deadline to start.
-            await ensure_indexes(led)
-            return cluster, led, (await ConfigRecords(led).read()).settings()
-        except Refused as refused:
-            raise CannotStart(refused.refusal.cause) from refused
-        except (Deposed, UnreadableRecord) as error:
-            raise CannotStart(str(error)) from error  # no outage: a retry finds the same
-        except MetaError as error:
-            if not reported:  # once: it may wait for hours
-                log.warning("waiting for the metadata to take writes", error=str(error))
-            reported = True
-            await anyio.sleep(RETRY_S)
+    return cluster, leading, stored.settings()

@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.app.process_errors import CannotStart
 from broker.folder_lock import sync_folder
-from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaStore
 
 FILE: Final = "cluster.secret"
 SECRET_KEY: Final = "cluster-secret/sha256"
@@ -44,24 +44,24 @@ def cluster_secret(folder: Path) -> str:
 
 
 async def shared_secret(folder: Path, store: MetaStore) -> str:
-    """The secret of a folder that may be one of several of the cluster. Raises CannotStart."""
+    """The secret of a folder that may be one of several of the cluster.
+
+    Raises CannotStart, and MetaError: it may be called again.
+    """
     path = folder / FILE
-    try:
-        entry = await store.get(SECRET_KEY)
-        if entry is not None and not path.exists():
-            raise CannotStart(
-                f"{path} is missing: copy it from the data folder of another process of this"
-                " cluster, with mode 600"
-            )
-        secret = cluster_secret(folder)
-        digest = hashlib.sha256(secret.encode()).hexdigest().encode()
-        if entry is None:
-            try:
-                await store.write({SECRET_KEY: digest}, expect={SECRET_KEY: 0})
-            except Conflict:
-                entry = await store.get(SECRET_KEY)
-    except MetaError as error:
-        raise CannotStart(str(error)) from error
+    entry = await store.get(SECRET_KEY)
+    if entry is not None and not path.exists():
+        raise CannotStart(
+            f"{path} is missing: copy it from the data folder of another process of this"
+            " cluster, with mode 600"
+        )
+    secret = cluster_secret(folder)
+    digest = hashlib.sha256(secret.encode()).hexdigest().encode()
+    if entry is None:
+        try:
+            await store.write({SECRET_KEY: digest}, expect={SECRET_KEY: 0})
+        except Conflict:
+            entry = await store.get(SECRET_KEY)
     if entry is not None and not secrets.compare_digest(entry.value, digest):
         raise CannotStart(
             f"{path} is not the secret of this cluster: copy it from the data folder of another"

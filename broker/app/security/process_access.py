@@ -1,8 +1,9 @@
 """What a process needs to decide who may do what: its gate, and how it follows the records."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from broker.app.security.book_watch import LOOK_S, BookWatch, Sight
 from broker.app.security.bootstrap import with_bootstrap
 from broker.app.security.cluster_secret import cluster_secret, shared_secret
 from broker.app.security.jwt_access import JwtAccess, jwt_access
+from broker.app.stores.store_outages import through_outages
 from broker.beside import beside
 from broker.coordinator.access.stored_access import EPOCH_KEY, StoredAccess
 from broker.coordinator.store_changes import Changes
@@ -22,7 +24,7 @@ from broker.edge.rpc.access.access_records import AccessRecords
 from broker.edge.rpc.access.book_refresh import BookRefresh
 from broker.edge.rpc.access.gate import SECRET, AccessGate
 from broker.model.failure import Refused
-from broker.ports.meta import MetaStore
+from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 
 log = structlog.get_logger("tidemark")
@@ -73,28 +75,33 @@ class ProcessAccess:
 
 
 async def leading_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
-    """That of a coordinator or single broker.
+    """That of a coordinator or single broker, which leads; waits for a store that is away.
 
     Raises CannotStart when nobody may administer it, not even by `auth_bootstrap`.
     """
+    with _told():
+        return await _leading(settings, folder, store)
+
+
+async def _leading(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
     records = StoredAccess(store)
+    book = await through_outages(records.read)
     if settings.auth != ON:
-        return await _open(records)
-    book = await _read(records)
+        if book.users:
+            log.warning("users are stored, but auth is off: everybody may do everything")
+        return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
     file = settings.auth_bootstrap
     if not book.admins() and file is not None:
-        now_ms = SystemClock().wall_ms()
-        try:
-            book = await records.change(lambda it: with_bootstrap(it, file, now_ms))
-        except Refused as refused:
-            raise CannotStart(refused.refusal.cause) from refused
+        change = partial(with_bootstrap, file=file, now_ms=SystemClock().wall_ms())
+        book = await through_outages(partial(records.change, change))
     if not book.admins():
         raise CannotStart(
             "auth is on, and no user may administer this broker; make one with its token by"
             f" `tidemark auth bootstrap --data-dir {settings.data_dir}`, or name a file of users"
             " by the setting auth_bootstrap"
         )
-    return await _controlled(settings, store, book, folder)
+    secret = await through_outages(partial(_secret, settings, folder, store))
+    return await _controlled(settings, records, book, secret)
 
 
 async def node_access(settings: Settings, folder: Path, store: MetaStore) -> ProcessAccess:
@@ -102,34 +109,34 @@ async def node_access(settings: Settings, folder: Path, store: MetaStore) -> Pro
     records = StoredAccess(store)
     if settings.auth != ON:
         return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
-    return await _controlled(settings, store, await _read(records), folder)
+    with _told():
+        book, secret = await records.read(), await _secret(settings, folder, store)
+    return await _controlled(settings, records, book, secret)
 
 
-async def _open(records: AccessRecords) -> ProcessAccess:
-    book = await _read(records)
-    if book.users:
-        log.warning("users are stored, but auth is off: everybody may do everything")
-    return ProcessAccess(AccessGate(SystemClock().wall_ms), records)
+async def _secret(settings: Settings, folder: Path, store: MetaStore) -> str:
+    return await shared_secret(folder, store) if settings.meta else cluster_secret(folder)
 
 
 async def _controlled(
-    settings: Settings, store: MetaStore, book: AccessBook, folder: Path
+    settings: Settings, records: StoredAccess, book: AccessBook, secret: str
 ) -> ProcessAccess:
     clock = SystemClock()
-    secret = await shared_secret(folder, store) if settings.meta else cluster_secret(folder)
     jwt = await jwt_access(settings, clock.monotonic_s)
     gate = AccessGate(clock.wall_ms, secret=secret, others=None if jwt is None else jwt.tokens)
     gate.adopt(book)
     if jwt is not None:
         jwt.ring.on_change = gate.look
-    records = StoredAccess(store)
     gate.newest = BookRefresh(records, gate).newest
     sight = Sight(clock.monotonic_s, clock.monotonic_s())
     return ProcessAccess(gate, records, {SECRET: secret}, sight, jwt)
 
 
-async def _read(records: AccessRecords) -> AccessBook:
+@contextmanager
+def _told() -> Iterator[None]:
     try:
-        return await records.read()
+        yield
     except Refused as refused:
         raise CannotStart(refused.refusal.cause) from refused
+    except MetaError as error:
+        raise CannotStart(str(error)) from error
