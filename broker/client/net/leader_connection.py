@@ -109,10 +109,11 @@ class LeaderConnection(Connection):
             raise
 
     def tries_on(self, error: TidemarkError) -> bool:
-        """See Connection: none led, or this one did not answer."""
+        """See Connection: none led, or this one did not answer, or died before it did."""
         others = self._told_failed or not self._alone
         silent = isinstance(error, DeadlineExceeded) and others
-        return silent or self._may_repeat(error)
+        lost = isinstance(error, ConnectionLost) and others and self._some_may_answer()
+        return silent or lost or self._may_repeat(error)
 
     def _may_repeat(self, error: TidemarkError) -> bool:
         """Whether the call was certainly not carried out, and another one may reach a leader."""
@@ -120,8 +121,11 @@ class LeaderConnection(Connection):
             return True
         if isinstance(error, ConnectionLost) and error.unsent:
             # As with one server, a call fails at once when nothing listens anywhere.
-            return len(self._unreached) < len(self._addresses)
+            return self._some_may_answer()
         return False
+
+    def _some_may_answer(self) -> bool:
+        return len(self._unreached) < len(self._addresses)
 
     def first_answer_s(self, longest_s: float) -> float:
         """See Connection; shorter where another server may answer."""
