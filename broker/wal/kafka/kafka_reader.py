@@ -160,7 +160,8 @@ class KafkaReader:
         for record, _ in self._records_in(found) if found is not None else ():
             if record.last_tick >= tick:
                 return MessageId(record.base_id + max(0, tick - record.base_tick))
-        return segment.next_id
+        # The group found is damaged, and passed over, or ends with a gap.
+        return segment.next_id if found is None else MessageId(found.head.next_id)
 
     def _near(self, segment: TopicSegment, tick: TimeTick) -> Iterator[int]:
         """Where Kafka finds the time of the tick, and the offset before it."""

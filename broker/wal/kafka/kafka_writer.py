@@ -96,8 +96,7 @@ class KafkaWriter:
         if view.active.size_bytes >= self._segment_bytes:
             self.seal()
             view = self.view
-        for part, value in self._parts(records):
-            view = self._store_group(view, part, value)
+        view = self._store_parts(view, records)
         if when_written is not None:
             when_written()
         self.view = view
@@ -115,8 +114,7 @@ class KafkaWriter:
             view = self.view
         after = view.next_id, view.last_tick, view.last_term
         entries = copied_entries(records, after, (until_id, until_tick))
-        for part, value in self._parts(entries):
-            view = self._store_group(view, part, value)
+        view = self._store_parts(view, entries)
         self.view = view
         self.counted.groups += 1
         self.counted.records += len(records)
@@ -187,6 +185,17 @@ class KafkaWriter:
             pieces += (head, body)
             size += length
         yield records[first:], b"".join(pieces)
+
+    def _store_parts(self, view: TopicView, records: Sequence[CopiedEntry]) -> TopicView:
+        for number, (part, value) in enumerate(self._parts(records)):
+            try:
+                view = self._store_group(view, part, value)
+            except NotStored as refusal:
+                if not number:
+                    raise
+                told = WriterFailed(f"a part of the group was stored before: {refusal}")
+                raise self._fail(told) from refusal
+        return view
 
     def _store_group(
         self, view: TopicView, records: Sequence[CopiedEntry], value: bytes
