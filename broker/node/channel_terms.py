@@ -25,7 +25,7 @@ class ChannelTerms:
     async def next_term(self, path: str) -> int:
         """The assigned term, then newer ones. Raises Refused when storage or metadata refuse."""
         # Before the term: a full disk must not burn one term for each retry.
-        if why := await self._node.wal.why_unwritable():
+        if why := await self._node.wal.why_unwritable(self._name):
             cause = f"{self._name}: the storage takes no writes: {why}; retrying"
             raise self._failed(Refused(StreamingCode.ON_SHUTDOWN, cause), final=False)
         try:

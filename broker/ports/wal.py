@@ -250,8 +250,8 @@ class Wal(Protocol):
         """What keeps logs from being written, for the operator; a sentence each. No I/O."""
         ...
 
-    async def why_unwritable(self) -> str:
-        """Why the storage takes no synced write now; empty: it does.
+    async def why_unwritable(self, channel: PChannelName) -> str:
+        """Why the storage takes no synced write for this log now; empty: it does.
 
         Tells when a full disk has space again.
         """

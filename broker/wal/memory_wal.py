@@ -189,7 +189,7 @@ class MemoryWal:
     def warnings(self) -> Sequence[str]:
         return ()
 
-    async def why_unwritable(self) -> str:
+    async def why_unwritable(self, channel: PChannelName) -> str:
         return "" if self._is_writable() else "it was told to take none"
 
 

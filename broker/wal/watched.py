@@ -29,5 +29,5 @@ class WatchedWal:
     def warnings(self) -> Sequence[str]:
         return self._wal.warnings()
 
-    async def why_unwritable(self) -> str:
-        return await self._wal.why_unwritable()
+    async def why_unwritable(self, channel: PChannelName) -> str:
+        return await self._wal.why_unwritable(channel)

@@ -338,7 +338,7 @@ async def test_a_closed_log_says_so(driver: Driver) -> None:
 
 
 async def test_a_healthy_storage_is_writable(driver: Driver) -> None:
-    assert await driver.again().why_unwritable() == ""
+    assert await driver.again().why_unwritable(CHANNEL) == ""
     log = await driver.open()
-    assert await driver.again().why_unwritable() == ""
+    assert await driver.again().why_unwritable(CHANNEL) == ""
     await log.close()

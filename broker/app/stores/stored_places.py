@@ -16,8 +16,10 @@ from broker.app.stores.log_place import (
 )
 from broker.coordinator.records import (
     ALTER_KEY,
+    CLUSTER_KEY,
     NODE_PREFIX,
     PCHANNEL_PREFIX,
+    decode_cluster,
     decode_member,
     decode_pchannel,
     pchannel_key,
@@ -27,11 +29,13 @@ from broker.core.cluster.wal_alter import (
     AlterRefusal,
     AlterStage,
     ChannelAlter,
+    Task,
     aborted,
     advanced,
     begun,
     of,
     place_of,
+    task_of,
 )
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.ports.compare_and_set import retry_conflicts
@@ -68,8 +72,14 @@ class StoredPlaces:
 
     async def place(self, name: PChannelName) -> str:
         """Where the log of a pchannel takes appends."""
-        alter, channel = await get_many(self._store, (ALTER_KEY, channel_key(name)))
-        return place_of(_alter(alter), _channel(name, channel), self.founded)
+        return (await self.opening(name))[0]
+
+    async def opening(self, name: PChannelName) -> tuple[str, bool]:
+        """The same, and whether it is to be copied, so that nothing may be removed of it."""
+        found = await get_many(self._store, (ALTER_KEY, channel_key(name)))
+        alter, channel = _alter(found[0]), _channel(name, found[1])
+        moves = task_of(alter, channel) in (Task.COPY, Task.SWITCH)
+        return place_of(alter, channel, self.founded), moves
 
     async def channel(self, name: PChannelName, alter: Alter) -> ChannelAlter:
         """The part of a pchannel in a switch."""
@@ -120,15 +130,18 @@ class StoredPlaces:
             alter = _alter(entry)
             if entry is None or alter is None or alter.ended:
                 return alter
-            after = advanced(alter, (channels := await self._channels()), channels)
+            # One that was never assigned counts as well: it may be opened at any time.
+            cluster = await self._store.get(CLUSTER_KEY)
+            channels = await self._channels()
+            names = {*channels, *_pchannels(cluster)}
+            after = advanced(alter, channels, names)
             # An older node that registered meanwhile may get a pchannel, and look in the source.
             if after.stage is AlterStage.SWITCHING and await self.older_nodes():
                 return alter
             if after is not alter:
                 # What a pchannel has done in a stage is not undone, so a late answer is as true.
-                await self._store.write(
-                    {ALTER_KEY: encode_alter(after)}, expect={ALTER_KEY: entry.revision}
-                )
+                expect = {ALTER_KEY: entry.revision, CLUSTER_KEY: _revision(cluster)}
+                await self._store.write({ALTER_KEY: encode_alter(after)}, expect=expect)
             return after
 
         return await retry_conflicts(ALTER_KEY, attempt)
@@ -180,6 +193,10 @@ def _alter(entry: MetaEntry | None) -> Alter | None:
 
 def _channel(name: PChannelName, entry: MetaEntry | None) -> ChannelAlter | None:
     return None if entry is None else decode_channel(channel_key(name), entry.value)
+
+
+def _pchannels(cluster: MetaEntry | None) -> Sequence[PChannelName]:
+    return () if cluster is None else decode_cluster(CLUSTER_KEY, cluster.value).pchannels
 
 
 def _revision(entry: MetaEntry | None) -> int:

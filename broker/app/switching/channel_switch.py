@@ -5,6 +5,7 @@ found equal while nobody appended. A crash before it leaves the source as the lo
 owner copies on; after it the target. Why nothing is lost: README.md.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,7 +35,7 @@ from broker.model.ids import MessageId, PChannelName
 from broker.ports.meta import MetaError
 from broker.ports.switching.log_copies import CopyTarget
 from broker.ports.switching.log_switch import AtRest
-from broker.ports.wal import Fenced, Log, LogClosed, WalError, WriterFailed
+from broker.ports.wal import Fenced, Log, LogClosed, Unsuitable, WalError, WriterFailed
 from broker.wal.alter.log_copy import CLOSE_BYTES, LogCopy
 from broker.wal.alter.placed_log import PlacedLog
 
@@ -43,6 +44,8 @@ FEW_BYTES: Final = 64 * 1024
 RECORD_S: Final = 1.0
 """How often the progress of a copy is recorded."""
 RENEW_S: Final = 10.0
+RENEW_S_MAX: Final = 640.0
+"""Between two restarts of a pchannel whose copy fails: what takes writes may refuse ours."""
 AWAY_S_MAX: Final = 600.0
 """A log in Kafka that was switched from is left there when it cannot be emptied for so long."""
 
@@ -79,6 +82,8 @@ class ChannelSwitch:
         self._alter: Alter | None = None
         self._known: dict[PChannelName, ChannelAlter] = {}
         self._at_s: dict[tuple[str, PChannelName], float] = {}
+        self._renewals: Counter[PChannelName] = Counter()
+        """Restarts for the place that could not be opened since."""
 
     async def look(self) -> bool:
         before, self._alter = self._alter, await self._places.alter()
@@ -122,12 +127,14 @@ class ChannelSwitch:
     async def _do(self, task: Task, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         match task:
             case Task.COPY:
-                await self._copy_some(name, log, at_rest)
+                goes_on = await self._copy_some(name, log, at_rest)
+                return goes_on and not self._known[name].close
             case Task.SWITCH:
-                await self._copy_some(name, log, at_rest)
-                if self._known[name].close:
+                goes_on = await self._copy_some(name, log, at_rest)
+                if goes_on and self._known[name].close:
                     self._markers.mark(self._switch.target)
                     await at_rest(partial(self._switch_now, name, log))
+                return goes_on
             case Task.DROP:
                 return await self._drop(name, log, at_rest)
             case Task.DISCARD:
@@ -135,18 +142,18 @@ class ChannelSwitch:
             case Task.NOTHING:
                 log.release()
                 return False
-        return not self._known[name].close or task is Task.SWITCH
 
     @property
     def _switch(self) -> Alter:
         assert self._alter is not None
         return self._alter
 
-    async def _copy_some(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> None:
+    async def _copy_some(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
+        """Go on with the copy for a moment; False if there is none before the next term."""
         await log.hold()
         copy = await self._copy_of(name, log, at_rest)
         if copy is None:
-            return
+            return False
         until_s, steps = self._now_s() + STEP_S, 0
         while not copy.is_whole and self._now_s() < until_s:
             if steps >= 2 and copy.left_bytes < FEW_BYTES:
@@ -158,17 +165,18 @@ class ChannelSwitch:
             # Half of a core at most: appends need the interpreter and the disk, too.
             await anyio.sleep(min(self._now_s() - began_s, STEP_S))
         await self._note(name, log, copy)
+        return True
 
     async def _copy_of(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> LogCopy | None:
         """The copy that is under way, or a new one; None: not before the next term."""
-        if log.copy is not None:
-            return log.copy
-        channel = self._known[name]
-        target = await self._opened(name, log, self._switch.target, at_rest)
-        if target is None:
-            return None
-        copy = LogCopy(log.driver, target, channel.checked_id)
-        log.copy = copy  # before the next await: whoever closes the log closes the copy
+        channel, copy = self._known[name], log.copy
+        if copy is None:
+            target = await self._opened(name, log, self._switch.target, at_rest)
+            if target is None:
+                return None
+            copy = LogCopy(log.driver, target, channel.checked_id)
+            log.copy = copy  # before the next await: whoever closes the log closes the copy
+        # Each time: to begin may have failed half way, or not have been recorded.
         if not channel.begun or not copy.fits:
             await copy.begin()
             first_id = copy.checked_id
@@ -189,10 +197,17 @@ class ChannelSwitch:
         driver = await anyio.to_thread.run_sync(self._drivers.at, place)
         if not log.spent:
             log.spent = True
-            opened = await driver.open(name, log.term)
+            try:
+                opened = await driver.open(name, log.term)
+            except Unsuitable:
+                log.spent = False  # refused before anything was claimed
+                raise
             log.spent = False
+            self._renewals.pop(name, None)
             return opened
-        if self._is_due("renew", name, RENEW_S) and not await driver.why_unwritable():
+        pause_s = min(RENEW_S * 2.0 ** self._renewals[name], RENEW_S_MAX)
+        if self._is_due("renew", name, pause_s) and not await driver.why_unwritable(name):
+            self._renewals[name] += 1
 
             async def restart() -> None:
                 raise NextTerm(f"{name}: the switch of its log goes on at the next term")

@@ -376,7 +376,7 @@ class Appender(Actor[_Message]):
         self._node.open_channels.report(ChannelFailed(self._name, term, refusal, final))
 
     async def _probe(self) -> None:
-        if not await self._node.wal.why_unwritable():
+        if not await self._node.wal.why_unwritable(self._name):
             # Restarting is the only way to a new term, and the new term reads back what the disk
             # holds.
             raise StorageCameBack(f"{self._name}: the storage takes writes again")

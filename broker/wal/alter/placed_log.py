@@ -42,17 +42,18 @@ class PlacedLog:
     is held, nothing is removed from it, and no segments are shown, so that nobody asks for it.
     `copy`: the one under way. `retired`: the log that was switched from, open for reads that have
     begun. `spent`: the log at the other place failed, and can be opened at the next term only.
-    `turn`: held by whoever uses the copy.
+    `turn`: held by whoever uses the copy. `closed`: whoever had the log uses it no more.
     """
 
     append: _Append
 
-    def __init__(self, log: CopyTarget, place: str) -> None:
+    def __init__(self, log: CopyTarget, place: str, *, held: bool = False) -> None:
         self.copy: LogCopy | None = None
         self.retired: CopyTarget | None = None
         self._retired_users = _Users()
         self.spent = False
-        self.held = False
+        self.held = held
+        self.closed = False
         self.turn = anyio.Lock()
         self._removing = 0
         self._none_removes = anyio.Event()
@@ -172,6 +173,7 @@ class PlacedLog:
                 self._none_removes = anyio.Event()
 
     async def close(self) -> None:
+        self.closed = True
         target = self.copy.target if self.copy is not None else None
         try:
             await self._log.close()

@@ -103,8 +103,8 @@ class KafkaWal:
         self._told(channel, None)
         return KafkaLog(opened, worker, partial(self._told, channel))
 
-    async def why_unwritable(self) -> str:
-        return await to_thread.run_sync(self._why_unwritable)
+    async def why_unwritable(self, channel: PChannelName) -> str:
+        return await to_thread.run_sync(self._why_unwritable, channel)
 
     async def why_away(self) -> str:
         """Why Kafka does not answer; empty: it does."""
@@ -143,15 +143,14 @@ class KafkaWal:
             partition.close()
             raise
 
-    def _why_unwritable(self) -> str:
+    def _why_unwritable(self, channel: PChannelName) -> str:
         with self._lock:
-            failed = list(self._failures)
+            failed = channel in self._failures
         try:
             self._topics.reach()
-            troubles = [self._topics.trouble(self._place.topic(it)) for it in failed]
+            return self._topics.trouble(self._place.topic(channel)) if failed else ""
         except (Unavailable, Unsuitable) as failure:
             return str(failure)
-        return "; ".join(it for it in troubles if it)
 
     def _told(self, channel: str, failure: WalError | None) -> None:
         with self._lock:

@@ -78,7 +78,7 @@ class SegmentedWal:
     def warnings(self) -> Sequence[str]:
         return ()
 
-    async def why_unwritable(self) -> str:
+    async def why_unwritable(self, channel: PChannelName) -> str:
         return await to_thread.run_sync(self._probe)
 
     def open_now(self, channel: PChannelName, term: Term) -> Opened:

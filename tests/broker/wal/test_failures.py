@@ -75,13 +75,13 @@ async def test_a_full_disk_refuses_appends_serves_reads_and_comes_back_with_spac
         assert "No space left" in str(failure)  # noqa: PT017 - the append that fails is not known
     assert next_id > 50
     assert log.bounds().next_id == next_id
-    assert await wal_on(files).why_unwritable() == "No space left on device"
+    assert await wal_on(files).why_unwritable(CHANNEL) == "No space left on device"
     assert (await log.read(MessageId(next_id - 1), 1))[0].next_id == next_id
     with pytest.raises(WriterFailed, match="No space left"):
         await opened(files, 2)
     assert (await log.read(MessageId(1), 1))[0].base_id == 1, "the old owner may still read"
     files.capacity = 1 << 20
-    assert await wal_on(files).why_unwritable() == ""
+    assert await wal_on(files).why_unwritable(CHANNEL) == ""
     log = await opened(files, 3)
     assert log.bounds().next_id == next_id
     await log.append(group(next_id, 2, term=3))
@@ -94,7 +94,7 @@ async def test_a_probe_leaves_nothing_behind_whether_it_succeeds_or_not() -> Non
         files = FaultyFiles()
         if fault:
             files.faults[fault, 1] = errno.EIO
-        why = await wal_on(files).why_unwritable()
+        why = await wal_on(files).why_unwritable(CHANNEL)
         assert why == ("" if fault is None else "Input/output error")
         assert fault == "remove" or files.names == {}
 
@@ -104,7 +104,7 @@ async def test_a_probe_that_is_killed_leaves_no_space_taken() -> None:
         files = FaultyFiles()
         files.cut_at = steps
         with suppress(PowerCut):
-            await wal_on(files).why_unwritable()
+            await wal_on(files).why_unwritable(CHANNEL)
         assert sum(len(inode.cached) for inode in files.after_kill().names.values()) == 0
 
 

@@ -41,4 +41,4 @@ async def test_a_new_owner_may_come_between_the_write_and_its_acknowledgement() 
 
 
 async def test_writable_returns_what_the_test_sets() -> None:
-    assert await MemoryWal(is_writable=lambda: False).why_unwritable()
+    assert await MemoryWal(is_writable=lambda: False).why_unwritable(CHANNEL)

@@ -37,5 +37,5 @@ async def test_a_readable_log_is_not_remembered() -> None:
     watched = WatchedWal(MemoryWal())
     await (await watched.open(NAME, Term(1))).close()
     assert watched.unreadable is None
-    assert not await watched.why_unwritable()
+    assert not await watched.why_unwritable(NAME)
     assert watched.name == MemoryWal().name

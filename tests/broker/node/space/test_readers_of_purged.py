@@ -154,7 +154,7 @@ class MovedWal:
         self.logs.append(PlacedLog(await self._wal.open(channel, term), "here"))
         return self.logs[-1]
 
-    async def why_unwritable(self) -> str:
+    async def why_unwritable(self, channel: PChannelName) -> str:
         return ""
 
     def warnings(self) -> list[str]:

@@ -64,7 +64,7 @@ async def opened(wal: KafkaWal, above: int) -> KafkaLog:
 async def becomes_writable(wal: KafkaWal) -> bool:
     """When it has asked a node that is alive."""
     for _ in range(TERMS):
-        if not await wal.why_unwritable():
+        if not await wal.why_unwritable(CHANNEL):
             return True
     return False
 
@@ -114,9 +114,9 @@ async def test_without_a_quorum_the_outcome_is_unknown_and_all_acknowledged_come
             assert not isinstance(caught.value, NotStored)
             assert "no answer of Kafka in" in wal.warnings()[0]
             assert "too few copies are in sync" in wal.warnings()[0]
-            assert "in sync" in await wal.why_unwritable()
+            assert "in sync" in await wal.why_unwritable(CHANNEL)
             nodes[2].kill()
-            assert await wal.why_unwritable()
+            assert await wal.why_unwritable(CHANNEL)
         finally:
             for node in nodes:
                 if not node.alive:

@@ -264,12 +264,12 @@ async def test_a_kafka_that_does_not_come_back_leaves_the_outcome_open(
                 await log.append([record(log.bounds().next_id, term=log.term)])
             assert not isinstance(caught.value, NotStored)
             assert "no answer of Kafka" in wal.warnings()[0]
-            assert "kafka://" in await wal.why_unwritable()
+            assert "kafka://" in await wal.why_unwritable(CHANNEL)
         finally:
             kafka_node.start()
         await log.close()
         log = await reopened(wal, log.term)
-        assert await wal.why_unwritable() == ""
+        assert await wal.why_unwritable(CHANNEL) == ""
         assert wal.warnings() == []
         held = [it for it in await read_all(log) if it.base_id >= acknowledged[0].base_id]
         assert held[: len(acknowledged)] == acknowledged

@@ -160,7 +160,7 @@ class MemoryTopics:
     def warnings(self) -> Sequence[str]:
         return [str(it) for it in self.told.values() if it is not None]
 
-    async def why_unwritable(self) -> str:
+    async def why_unwritable(self, channel: PChannelName) -> str:
         return ""
 
 
