@@ -40,6 +40,7 @@ from broker.edge.roles import node as node_role
 from broker.edge.rpc.audit.audit_trail import AuditTrail
 from broker.edge.rpc.leader_gate import TermFence
 from broker.edge.server import EdgeServer
+from broker.etcd.milvus_session import MilvusSession
 from broker.metrics.view import Sources
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
@@ -88,7 +89,7 @@ async def run_node(
                     shared = store, fence, access
                     parts = _NodeParts(settings, storage, address, shared, calls, identity)
                     async with running(parts, settings, bound) as broker:
-                        sessions.announce(node_session(settings.node_id, address))
+                        sessions.announce(parts.milvus_session())
                         yield broker
             finally:
                 calls.close()
@@ -220,6 +221,10 @@ class _NodeParts:
         refusal = await self._join.wait()
         if refusal is not None:
             raise CannotStart(_why_not(self._settings, refusal))
+
+    def milvus_session(self) -> MilvusSession:
+        """This node as Milvus's clients see it, once it has joined."""
+        return node_session(self._settings.node_id, self.address, self._join.session)
 
     def reasons_against(self, system: System) -> Sequence[str]:
         """See ProcessParts."""

@@ -94,7 +94,7 @@ async def run_broker(
             ):
                 number, address = settings.node_id, cluster.address
                 sessions.announce(coordinator_session(number, address, cluster.store.term))
-                sessions.announce(node_session(number, address))
+                sessions.announce(node_session(number, address, cluster.store.term))
                 yield broker
 
 

@@ -34,14 +34,15 @@ ATTEMPTS_MAX: Final = 5
 
 
 class SessionTaken(MetaError):
-    """The key is held by another cluster, or by a newer leader of this one."""
+    """The key is held by another cluster, or by a newer process of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MilvusSession:
     """A process as Milvus's clients see it. `name`: MIXCOORD or STREAMINGNODE.
 
-    `exclusive`: one key for all processes of this name. `term`: of a leader, else 0.
+    `exclusive`: one key for all processes of this name. `term`: larger in each process that takes
+    the place of another one: of a leader, its term; of a node, its session at the coordinator.
     """
 
     name: str
@@ -131,7 +132,7 @@ class AnnouncedSession(LeasedKeys):
                 " set milvus_root to another root path, or stop the other one"
             )
         if term > self._session.term:
-            raise SessionTaken(f"{self._key.decode()} in etcd is of a newer leader at {address}")
+            raise SessionTaken(f"{self._key.decode()} in etcd is of a newer process at {address}")
 
     async def _read(self, key: bytes) -> KeyValue | None:
         answer = await self._call(RANGE, RangeRequest(key=key), RangeResponse)

@@ -30,9 +30,9 @@ def coordinator_session(server_id: int, address: str, term: int) -> MilvusSessio
     return MilvusSession(MIXCOORD, server_id, address, exclusive=True, term=term)
 
 
-def node_session(node_id: int, address: str) -> MilvusSession:
-    """A node."""
-    return MilvusSession(STREAMINGNODE, node_id, address)
+def node_session(node_id: int, address: str, session: int) -> MilvusSession:
+    """A node. `session`: it replaces what processes with a smaller one have announced."""
+    return MilvusSession(STREAMINGNODE, node_id, address, term=session)
 
 
 class MilvusSessions:

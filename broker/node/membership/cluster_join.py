@@ -22,6 +22,8 @@ class ClusterJoin:
         self._logged: StreamingCode | None = None
         self.coordinator = ""
         """Where clients reach the coordinator, as its newest lease says; "" when none does."""
+        self.session = 0
+        """Of the newest lease; larger than any that a process had which was this node before."""
 
     async def wait(self) -> Refusal | None:
         """None once the process has joined, or why it never will."""
@@ -33,9 +35,9 @@ class ClusterJoin:
         """Whether a lease was ever granted; from then on the process retries for ever."""
         return self._settled.is_set() and self._refusal is None
 
-    def joined(self, coordinator: str = "") -> None:
-        """Record a lease, and the address of the coordinator that it names."""
-        self.coordinator = coordinator
+    def joined(self, coordinator: str, session: int) -> None:
+        """Record a lease: the address of the coordinator that it names, and its session."""
+        self.coordinator, self.session = coordinator, session
         self._settled.set()
 
     def refused(self, refusal: Refusal, waited_s: float) -> bool:

@@ -168,7 +168,7 @@ class Membership(Actor[MembershipMessage]):
         self._pause.on = lease.consumption_paused
         if lease.settings is not None:
             self._settings.adopt(lease.settings)
-        self._join.joined(lease.coordinator)
+        self._join.joined(lease.coordinator, lease.session)
 
     def _refused(self, refusal: Refusal) -> None:
         self._failures += 1

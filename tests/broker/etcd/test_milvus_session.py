@@ -122,7 +122,7 @@ async def test_a_newer_leader_replaces_an_older_one_and_is_not_replaced_by_it(
         await old.renew()
         assert address() == "b:1", "its own lease is all that the older one renews"
         etcd.post("lease/revoke", {"ID": str(old._lease)})
-        with pytest.raises(SessionTaken, match="is of a newer leader at b:1"):
+        with pytest.raises(SessionTaken, match="is of a newer process at b:1"):
             await old.renew()
         await old.end()
         assert address() == "b:1"
@@ -177,19 +177,28 @@ async def test_a_counter_that_is_no_number_is_left_alone(
         assert found(etcd, key) == {key: "x"}
 
 
-async def test_a_session_that_another_process_took_with_it_is_put_again(
-    etcd: EtcdServer, members: Members, root: str
+@pytest.mark.parametrize("sessions", [(0, 0), (5, 6)])
+async def test_a_node_that_was_paused_does_not_take_the_key_of_the_one_in_its_place_for_good(
+    etcd: EtcdServer, members: Members, root: str, sessions: tuple[int, int]
 ) -> None:
-    """The node was started on another host; the first one was only paused, and stops later."""
+    """Without sessions, as in an earlier release, until it stops; with them not at all."""
     key = f"{root}/meta/session/streamingnode-7"
-    paused = AnnouncedSession(members, MilvusSession(STREAMINGNODE, 7, "a:1"), root, CLUSTER)
+    before, after = [
+        MilvusSession(STREAMINGNODE, 7, f"{host}:1", term=session)
+        for host, session in zip("ab", sessions, strict=True)
+    ]
+    paused = AnnouncedSession(members, before, root, CLUSTER)
     await paused.renew()
-    newer = MilvusSession(STREAMINGNODE, 7, "b:1")
-    async with AnnouncedSession(members, newer, root, CLUSTER) as session:
+    async with AnnouncedSession(members, after, root, CLUSTER) as session:
         etcd.post("lease/revoke", {"ID": str(paused._lease)})  # it ran out
         assert found(etcd, key)[key]["Address"] == "b:1"
-        await paused.renew()
+        if sessions[0]:
+            with pytest.raises(SessionTaken):
+                await paused.renew()
+            assert found(etcd, key)[key]["Address"] == "b:1"
+        else:
+            await paused.renew()
         await session.renew()
         await paused.end()
         await session.renew()
-        assert found(etcd, key).get(key, {}).get("Address") == "b:1"
+        assert found(etcd, key)[key]["Address"] == "b:1"
