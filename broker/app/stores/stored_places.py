@@ -130,11 +130,9 @@ class StoredPlaces:
             alter = _alter(entry)
             if entry is None or alter is None or alter.ended:
                 return alter
-            # One that was never assigned counts as well: it may be opened at any time.
             cluster = await self._store.get(CLUSTER_KEY)
-            channels = await self._channels()
-            names = {*channels, *_pchannels(cluster)}
-            after = advanced(alter, channels, names)
+            channels = await self._channels(cluster)
+            after = advanced(alter, channels, channels)
             # An older node that registered meanwhile may get a pchannel, and look in the source.
             if after.stage is AlterStage.SWITCHING and await self.older_nodes():
                 return alter
@@ -159,7 +157,7 @@ class StoredPlaces:
         alter = await self.alter()
         if alter is None:
             return Progress(None, {})
-        found = await self._channels()
+        found = await self._channels(await self._store.get(CLUSTER_KEY))
         return Progress(alter, {name: of(alter, it) for name, it in found.items()})
 
     async def _decide(
@@ -175,12 +173,16 @@ class StoredPlaces:
 
         return await retry_conflicts(ALTER_KEY, attempt)
 
-    async def _channels(self) -> Mapping[PChannelName, ChannelAlter | None]:
-        """Of every pchannel of the cluster."""
-        names = [
+    async def _channels(
+        self, cluster: MetaEntry | None
+    ) -> Mapping[PChannelName, ChannelAlter | None]:
+        """Of every pchannel of the cluster; also those that were never assigned, which may be
+        opened at any time."""
+        recorded = [
             PChannelName(key.removeprefix(PCHANNEL_PREFIX))
             async for key, _ in all_entries(self._store, PCHANNEL_PREFIX)
         ]
+        names = sorted({*recorded, *_pchannels(cluster)})
         entries: Sequence[MetaEntry | None] = await get_many(
             self._store, [channel_key(it) for it in names]
         )

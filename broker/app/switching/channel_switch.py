@@ -89,6 +89,10 @@ class ChannelSwitch:
         before, self._alter = self._alter, await self._places.alter()
         if self._alter is None or (self._alter.ended and self._alter == before):
             return False
+        if before is None or before.number != self._alter.number:
+            # What an earlier switch met says nothing about the target of this one.
+            self._renewals.clear()
+            self._at_s = {}
         if before is None or before.stage is not self._alter.stage:
             notes.info(
                 "switch of the log",
@@ -240,7 +244,6 @@ class ChannelSwitch:
             await copy.target.seal()
             await self._record_place(name, log, copy.copied_id)
             log.switch_over(self._switch.target)
-        self._at_s["retired", name] = self._now_s()
 
     async def _record_place(self, name: PChannelName, log: PlacedLog, next_id: MessageId) -> None:
         try:
@@ -284,7 +287,11 @@ class ChannelSwitch:
             return True
         if log.retired is None:
             log.copy = None
-            opened = copy.target if copy else await self._opened(name, log, place, at_rest)
+            try:
+                opened = copy.target if copy else await self._opened(name, log, place, at_rest)
+            except Unsuitable:
+                log.spent = True  # the next look leaves it there, like one that is away
+                raise
             log.retired = opened
         if log.retired is None:
             return False
@@ -314,7 +321,7 @@ class ChannelSwitch:
 
     def _is_long_away(self, name: PChannelName) -> bool:
         """Whether a Kafka that nobody needs any more has not answered for so long."""
-        began_s = self._at_s.setdefault((f"drop {self._switch.number}", name), self._now_s())
+        began_s = self._at_s.setdefault(("drop", name), self._now_s())
         waited_s = self._now_s() - began_s
         failed_long = bool(self._known[name].trouble) and waited_s > AWAY_S_MAX
         return failed_long and self._switch.source != SEGMENTED

@@ -15,7 +15,7 @@ from broker.model.ids import PChannelName
 from broker.model.retention.policy import Retention
 from broker.ports.meta import MetaError
 from broker.ports.switching.log_switch import Work
-from broker.ports.wal import NotNow, NotStored, Unsuitable
+from broker.ports.wal import NotNow, NotStored, Unsuitable, WriterFailed
 from broker.wal.kafka.partition import Unavailable
 from tests.broker.app.switching.test_channel_switch import filled
 from tests.broker.app.switching.wal_world import KAFKA, NAMES, Process, World
@@ -49,6 +49,13 @@ def before_writes(
         return await write(puts, deletes=deletes, expect=expect)
 
     patch.setattr(world.store, "write", meddled)
+
+
+def refusing(error: Exception) -> Callable[[MemoryTopics, str, int], Awaitable[None]]:
+    async def refuse(_: MemoryTopics, channel: str, term: int) -> None:
+        raise error
+
+    return refuse
 
 
 async def step(process: Process, name: PChannelName) -> bool:
@@ -251,11 +258,8 @@ async def test_a_pchannel_that_the_cluster_gains_while_the_others_have_switched_
 async def test_a_target_that_refuses_for_good_restarts_pchannels_seldom_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, refusal: Exception, restarts_max: int
 ) -> None:
-    async def refuse(_: MemoryTopics, channel: str, term: int) -> None:
-        raise refusal
-
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refuse)
+    monkeypatch.setattr(MemoryTopics, "open", refusing(refusal))
     async with world.process() as process:
         await process.start()
         await process.begin(KAFKA)
@@ -267,14 +271,69 @@ async def test_a_target_that_refuses_for_good_restarts_pchannels_seldom_or_not_a
             assert process.logs[name].term - before[name] <= restarts_max < looks / RENEW_S
 
 
+async def test_an_abort_ends_and_lets_go_of_the_logs_whatever_the_target_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled(SEGMENTED)
+    monkeypatch.setattr(MemoryTopics, "open", refusing(Unsuitable(RETENTION_CHANGED)))
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        for _ in range(5):
+            await process.look()
+        await process.places.abort()
+        assert (await process.until_ended()).stage is AlterStage.ABORTED
+        assert [process.logs[it].held for it in NAMES] == [False, False]
+
+
+async def test_what_an_earlier_switch_met_delays_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryTopics, "open", refusing(NotStored("this user may not write")))
+            await process.begin(KAFKA)
+            for _ in range(int(RENEW_S_MAX)):  # a second each
+                await process.look()
+            await process.places.abort()
+            assert (await process.until_ended()).stage is AlterStage.ABORTED
+            await process.begin(KAFKA)
+            await process.look()  # which fails once
+        begun_s = process.looks
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        assert process.looks - begun_s < 10 * RENEW_S
+
+
+async def test_nobody_forgets_the_old_log_before_each_pchannel_of_the_cluster_has_switched() -> (
+    None
+):
+    world = World(founded=SEGMENTED)
+    cluster = encode_cluster(Cluster(NAMES, FIRST, "c"))
+    await world.store.write({CLUSTER_KEY: cluster})
+    async with world.process() as process:
+        await process.open(FIRST)
+        await process.append(FIRST)
+        await process.begin(KAFKA)
+        for _ in range(50):
+            process.looks += 1
+            if await process.switch.look():
+                await step(process, FIRST)
+            await process.switch.advance()
+        progress = await process.places.progress()
+        assert progress.alter is not None
+        assert progress.alter.stage is AlterStage.COPYING
+        assert not progress.channels[SECOND].begun, "who looks sees for whom it waits"
+        await process.open(SECOND)
+        assert (await process.until_ended()).stage is AlterStage.DONE
+
+
 async def test_nothing_follows_soon_while_the_target_cannot_be_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuse(_: MemoryTopics, channel: str, term: int) -> None:
-        raise Unsuitable(RETENTION_CHANGED)
-
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refuse)
+    monkeypatch.setattr(MemoryTopics, "open", refusing(WriterFailed("no answer of Kafka")))
     monkeypatch.setattr(MemoryTopics, "why_unwritable", away)
     async with world.process() as process:
         await process.start()
