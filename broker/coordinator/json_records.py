@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from broker.ports.meta import MetaError
+from broker.ports.meta import LastingFailure
 from broker.unreadable import UNREADABLE
 
 VERSION = 1
 T = TypeVar("T")
 
 
-class UnreadableRecord(MetaError):
+class UnreadableRecord(LastingFailure):
     """A stored record is damaged, or of a newer version; reading it again does not change that."""
 
 

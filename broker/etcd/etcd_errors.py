@@ -10,7 +10,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
-from broker.ports.meta import MetaError
+from broker.ports.meta import LastingFailure, MetaError
 from broker.transport.tls import LOST_IN_HANDSHAKE, failed_check, is_lost
 
 
@@ -29,7 +29,7 @@ class StaleToken(Exception):
     """The user must be authenticated again; the call was not carried out."""
 
 
-class EtcdRefused(MetaError):
+class EtcdRefused(LastingFailure):
     """etcd refused the call, which was not carried out. A retry would find the same."""
 
 
@@ -45,7 +45,7 @@ class RevisionCompacted(MetaError):
     """The revision that was to be read does not exist any more."""
 
 
-class StoreWentBack(MetaError):
+class StoreWentBack(LastingFailure):
     """etcd is at an older state than before, or is another one: nothing is read or written."""
 
 

@@ -91,7 +91,7 @@ class AnnouncedSession(LeasedKeys):
 
     async def renew(self) -> None:
         """See LeasedKeys; puts the key again when it is gone."""
-        # One that was paused as this server may have replaced it, and have taken it with its lease.
+        # A paused process with the same id may have replaced it, and that one's lease has ended.
         self._stands = self._stands and await self._read(self._key) is not None
         await super().renew()
 

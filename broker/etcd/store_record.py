@@ -9,12 +9,12 @@ from typing import Any, Final, Self
 
 from broker.etcd.etcd_errors import StoreWentBack
 from broker.etcd.place import EtcdPlace
-from broker.ports.meta import MetaError, UnknownSchema
+from broker.ports.meta import LastingFailure, MetaError, UnknownSchema
 
 SCHEMA_VERSION: Final = 1
 
 
-class StoreOwned(MetaError):
+class StoreOwned(LastingFailure):
     """The prefix is the store of another broker, or one whose log is elsewhere."""
 
 

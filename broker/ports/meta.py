@@ -26,6 +26,10 @@ class MetaError(Exception):
     """The call failed and, unless it is WriteUnconfirmed, had no effect."""
 
 
+class LastingFailure(MetaError):
+    """No wait mends it: somebody has to act, or another one leads by now."""
+
+
 class WriteUnconfirmed(MetaError):
     """No answer: the write was applied, or not. Which one is decided before the next call returns.
 
@@ -41,7 +45,7 @@ class Conflict(MetaError):
         self.key, self.expected, self.actual = key, expected, actual
 
 
-class UnknownSchema(MetaError):
+class UnknownSchema(LastingFailure):
     """The store has a layout that this version of the program does not know; it is not touched."""
 
     def __init__(self, store: str, found: int, known: int) -> None:

@@ -9,10 +9,8 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from broker.coordinator.json_records import UnreadableRecord
-from broker.coordinator.leases.leadership import Deposed
 from broker.model.failure import Refused, StreamingCode
-from broker.ports.meta import MetaError
+from broker.ports.meta import LastingFailure, MetaError
 
 RETRY_S = 0.5
 
@@ -23,18 +21,22 @@ log = structlog.get_logger("tidemark")
 async def through_outages(call: Callable[[], Awaitable[T]]) -> T:
     """What `call` returns; it is called again while the store does not answer or takes no writes.
 
-    Raises what no time mends: Deposed, UnreadableRecord, and each Refused but INNER.
+    Raises LastingFailure, also where it is the cause of a Refused, and each Refused but INNER.
     """
     reported = False
     while True:
         try:
             return await call()
-        except (Deposed, UnreadableRecord):
-            raise
         except (MetaError, Refused) as error:
-            if isinstance(error, Refused) and error.refusal.code is not StreamingCode.INNER:
+            if _lasts(error):
                 raise
             if not reported:  # once: it may wait for hours
-                log.warning("waiting for the metadata to take writes", error=str(error))
+                log.warning("waiting for the metadata store", error=str(error))
             reported = True
         await anyio.sleep(RETRY_S)
+
+
+def _lasts(error: MetaError | Refused) -> bool:
+    if isinstance(error, Refused) and error.refusal.code is not StreamingCode.INNER:
+        return True
+    return any(isinstance(it, LastingFailure) for it in (error, error.__cause__))

@@ -20,7 +20,7 @@ from broker.coordinator.leases.leader_records import (
 )
 from broker.coordinator.records import encode_number
 from broker.ports.leader_check import Candidate
-from broker.ports.meta import Conflict, MetaEntry, MetaError, MetaStore, get_many
+from broker.ports.meta import Conflict, LastingFailure, MetaEntry, MetaError, MetaStore, get_many
 
 CHECK_S = 1.0
 """The longest time for which a coordinator without writes does not notice a newer one."""
@@ -30,7 +30,7 @@ END_S = 1.0
 """The longest time for the last record of a leader: its process is stopping."""
 
 
-class Deposed(MetaError):
+class Deposed(LastingFailure):
     """A newer coordinator leads: this write had no effect, and no later one will have."""
 
 

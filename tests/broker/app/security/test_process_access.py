@@ -3,18 +3,24 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from broker.app.process_errors import CannotStart
 from broker.app.security.bootstrap import bootstrap_administrator
 from broker.app.security.process_access import leading_access, node_access
+from broker.app.stores import store_outages
 from broker.coordinator.access.stored_access import StoredAccess
+from broker.coordinator.leases.leadership import lead
 from broker.core.security.book_changes import with_user
 from broker.meta.memory_store import MemoryMetaStore
+from broker.ports.meta import MetaEntry, MetaError
 from broker.process_settings import Settings
+from tests.broker.coordinator.fakes import ShakyStore
 from tests.local_broker import local_broker
 
 pytestmark = pytest.mark.asyncio
+GUARD_S = 60.0
 
 
 def settings(folder: Path, **given: Any) -> Settings:
@@ -79,3 +85,37 @@ async def test_a_broker_with_auth_on_starts_after_the_command(tmp_path: Path) ->
     await bootstrap_administrator(Settings(data_dir=tmp_path), "root")
     async with local_broker(tmp_path, auth="on", pchannels=1) as broker:
         assert "/root/access" in {it.path for it in broker.system.statistics()}
+
+
+@pytest.mark.parametrize("auth", ["on", "off"])
+async def test_a_leader_waits_for_a_store_that_is_away_and_for_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auth: str
+) -> None:
+    monkeypatch.setattr(store_outages, "RETRY_S", 0.0)
+    outages = [MetaError("no answer from etcd for 6 s")] * 2
+
+    class Away(ShakyStore):
+        async def get(self, key: str) -> MetaEntry | None:
+            if outages:
+                raise outages.pop()
+            return await super().get(key)
+
+    file = tmp_path / "users.toml"
+    file.write_text("[users.root]\nroles = ['admin']\n")
+    given = settings(tmp_path, auth=auth, auth_bootstrap=file)
+    store = Away(MemoryMetaStore())
+    await leading_access(given, tmp_path, store)
+    assert not outages
+    await store.write({"auth/user/root": b"{", "auth/epoch": b"{}"})
+    with anyio.fail_after(GUARD_S), pytest.raises(CannotStart, match="auth/user/root"):
+        await leading_access(given, tmp_path, store)
+
+
+async def test_one_that_is_no_leader_any_more_ends_instead_of_waiting(tmp_path: Path) -> None:
+    file = tmp_path / "users.toml"
+    file.write_text("[users.root]\nroles = ['admin']\n")
+    store = MemoryMetaStore()
+    led = await lead(store)
+    await lead(store)
+    with anyio.fail_after(GUARD_S), pytest.raises(CannotStart, match="newer coordinator"):
+        await leading_access(settings(tmp_path, auth="on", auth_bootstrap=file), tmp_path, led)

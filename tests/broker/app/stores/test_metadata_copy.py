@@ -3,13 +3,16 @@
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from broker.app import CannotStart
+from broker.app.stores import metadata_copy
 from broker.app.stores.metadata_copy import KEPT, to_etcd, to_sqlite
 from broker.cli.copying_metadata import copy_metadata
 from broker.client import connect
@@ -246,3 +249,32 @@ async def test_what_a_coordinator_of_another_host_writes_is_not_overwritten(
             with pytest.raises(CannotStart, match="run on other hosts"):
                 await to_etcd(settings(data, meta))
         assert await store.get("collection/late") is not None
+
+
+async def test_nothing_is_copied_back_of_what_changes_meanwhile(
+    data: Path, meta: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of another host takes a term without its coordinator, or one has just started."""
+    await used(data, "before", meta=meta)
+    owner = json.loads((data / "metadata.json").read_text())["owner"]
+    compare = metadata_copy._compare
+    async with await opened(meta, owner) as other, AsyncExitStack() as announced:
+
+        async def compared(*given: Any) -> None:
+            await compare(*given)
+            await meanwhile()
+
+        async def written() -> None:
+            await other.write({"collection/late": b"1"})
+
+        async def started() -> None:
+            await announced.enter_async_context(other.announced(ELSEWHERE, b"10.0.0.2:19531"))
+
+        monkeypatch.setattr(metadata_copy, "_compare", compared)
+        meanwhile = written
+        with pytest.raises(CannotStart, match="has changed meanwhile"):
+            await to_sqlite(settings(data, meta))
+        meanwhile = started
+        with pytest.raises(CannotStart, match="run on other hosts"):
+            await to_sqlite(settings(data, meta))
+    assert not (data / "meta.sqlite").exists()
