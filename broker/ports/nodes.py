@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from broker.model.channel import ChannelOffsets, ChannelTicks, PChannel
@@ -90,17 +91,28 @@ class NodeControl(Protocol):
         ...
 
 
-async def why_unreached(node: NodeControl) -> str:
-    """Why calls do not reach the node, after asking it for its status; "" when they do."""
+class Probe(Enum):
+    """How a node answers when it is asked for its status."""
+
+    ANSWERED = auto()
+    REFUSED = auto()
+    """It is there, and serves nothing now."""
+    UNREACHED = auto()
+    """Nobody answers at its address, or somebody else does."""
+
+
+async def probe(node: NodeControl) -> tuple[Probe, str]:
+    """Ask the node for its status, within that call's own deadline; with why it did not answer."""
     try:
         await node.status()
     except Unreachable as error:
-        return f"the coordinator cannot reach it: {error.refusal.cause}"
+        return Probe.UNREACHED, f"the coordinator cannot reach it: {error.refusal.cause}"
     except Refused as refused:
-        # Any other refusal is an answer of the node itself.
-        other = refused.refusal.code is StreamingCode.IGNORED_OPERATION
-        return f"another process answers there: {refused.refusal.cause}" if other else ""
-    return ""
+        cause = refused.refusal.cause
+        if refused.refusal.code is StreamingCode.IGNORED_OPERATION:
+            return Probe.UNREACHED, f"another process answers there: {cause}"
+        return Probe.REFUSED, cause
+    return Probe.ANSWERED, ""
 
 
 class ChannelObserver(Protocol):

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.ports.nodes import NodeControl, why_unreached
+from broker.ports.nodes import NodeControl, Probe, probe
 
 WARN_S: Final = 60.0
 """So long after its last attempt a node that was refused is warned of; it may have given up."""
@@ -36,11 +36,11 @@ class ReachedNodes:
         """Call the node, for 2 s at most. Raises NodeNotReached."""
         proxy = self._connect(node, address, _nothing)
         try:
-            why = await why_unreached(proxy)
+            found, why = await probe(proxy)
         finally:
             proxy.release()
         self._refused.pop(node, None)
-        if why:
+        if found is Probe.UNREACHED:
             cause = (
                 f"node {node} advertises {address}, and {why}; start it with --advertise"
                 " HOST[:PORT], where coordinators and clients reach it, or open the port"

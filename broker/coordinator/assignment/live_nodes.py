@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.model.ids import NodeId
 from broker.model.master.live_config import StoredSettings
-from broker.ports.nodes import NodeControl
+from broker.ports.nodes import NodeControl, Probe
 
 UNREACHED_PROBES: Final = 8
 """A node that left so many probes in a row unanswered is out of reach, not only slow: two leases at
@@ -26,7 +26,9 @@ class LiveNodes:
         self._frozen: set[NodeId] = set()
         self._heard: set[NodeId] = set()
         self._unanswered: dict[NodeId, int] = {}
-        """Probes in a row without an answer; nodes that were not probed yet are missing."""
+        """Probes in a row that did not reach it; nodes that were not probed yet are missing."""
+        self._refusing: set[NodeId] = set()
+        """Those that refused the newest probe: they are there, and would serve nothing."""
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
         self.pause_revision = 0
@@ -54,17 +56,18 @@ class LiveNodes:
         return accepting - self.silent() or accepting
 
     def silent(self) -> frozenset[NodeId]:
-        """Those that left the newest probe unanswered."""
-        return frozenset([node for node, probes in self._unanswered.items() if probes])
+        """Those that did not answer the newest probe, or refused it."""
+        unanswered = [node for node, probes in self._unanswered.items() if probes]
+        return frozenset(unanswered) | self._refusing
 
     def is_out_of_reach(self, node_id: NodeId) -> bool:
-        """Whether it has been silent for UNREACHED_PROBES."""
+        """Whether the last UNREACHED_PROBES did not reach it."""
         return self._unanswered.get(node_id, 0) >= UNREACHED_PROBES
 
     def warnings(self) -> list[str]:
         """A sentence for each node out of reach."""
         return [
-            f"node {it.node_id} renews its lease, and answers none of the coordinator's calls to"
+            f"node {it.node_id} is registered, and answers none of the coordinator's calls to"
             f" {it.address}: open the port, or start it with another --advertise HOST[:PORT]"
             for it in self.all()
             if self.is_out_of_reach(it.node_id)
@@ -72,15 +75,17 @@ class LiveNodes:
 
     def could_replace(self) -> frozenset[NodeId]:
         """Those of `accepting` that answered the newest probe."""
-        answered = [node for node, probes in self._unanswered.items() if not probes]
-        return self.accepting() & frozenset(answered)
+        return (self.accepting() & self._unanswered.keys()) - self.silent()
 
-    def probed(self, node: NodeControl, *, answers: bool) -> int:
-        """Note how a probe ended; how many in a row had no answer. 0 for a node that is gone."""
+    def probed(self, node: NodeControl, found: Probe) -> int:
+        """Note how a probe ended; how many in a row did not reach it. 0 for a node that is gone."""
         if self.find(node.node_id) is not node:
             return 0
+        self._refusing.discard(node.node_id)
+        if found is Probe.REFUSED:
+            self._refusing.add(node.node_id)
         before = self._unanswered.get(node.node_id, 0)
-        self._unanswered[node.node_id] = 0 if answers else before + 1
+        self._unanswered[node.node_id] = before + 1 if found is Probe.UNREACHED else 0
         return self._unanswered[node.node_id]
 
     def frozen(self) -> tuple[NodeId, ...]:
@@ -122,6 +127,7 @@ class LiveNodes:
         self._stopping.discard(node_id)
         self._frozen.discard(node_id)
         self._unanswered.pop(node_id, None)
+        self._refusing.discard(node_id)
         node = self._nodes.pop(node_id, None)
         if node is not None:
             node.release()

@@ -15,10 +15,11 @@ from actors import Actor, Context, Envelope
 from actors.clock import deadline
 from broker.coordinator.assignment.live_nodes import UNREACHED_PROBES, LiveNodes
 from broker.coordinator.leases.messages import ProbeNodes
-from broker.ports.nodes import NodeControl, why_unreached
+from broker.ports.nodes import NodeControl, Probe, probe
 
 PROBES_PER_LEASE = 4
-"""So one that is reached again is noticed before it loses the lease that was not renewed."""
+"""At most: a pass takes 2 s while a link is silent. One that is reached again is noticed within a
+lease of 3 s or more, before it loses the one that was not renewed."""
 PROBE_S_MAX = 3.0
 """Longer than a node's proxy waits for a status, so that its error is the one that is told."""
 
@@ -26,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class NodeProbe(Actor[ProbeNodes]):
-    """See the module. `statistics`: nodes that left the newest probe unanswered."""
+    """See the module. `statistics`: nodes that did not answer the newest probe."""
 
     _context: Context[ProbeNodes]
 
@@ -47,14 +48,14 @@ class NodeProbe(Actor[ProbeNodes]):
         return {"silent": len(self._nodes.silent())}
 
     async def _probe(self, node: NodeControl) -> None:
-        why = f"no answer in {PROBE_S_MAX:.2g} s"
+        found, why = Probe.UNREACHED, f"no answer in {PROBE_S_MAX:.2g} s"
         with deadline(self._context.clock, PROBE_S_MAX):
-            why = await why_unreached(node)
+            found, why = await probe(node)
         before = self._nodes.is_out_of_reach(node.node_id)
-        failed = self._nodes.probed(node, answers=not why)
+        failed = self._nodes.probed(node, found)
         if failed == UNREACHED_PROBES:
             log.warning(
-                "a node renews its lease and answers no call: it loses its channels when there is"
+                "a node is registered and answers no call: it loses its channels when there is"
                 " another node for them",
                 node=node.node_id,
                 address=node.address,

@@ -54,7 +54,8 @@ def test_a_node_that_stops_is_emptied_although_the_other_one_was_away_for_a_mome
     seeded(42, scenario)
 
 
-def test_the_channels_of_a_lost_node_go_to_one_that_answers() -> None:
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_channels_of_a_lost_node_go_to_one_that_answers(*, refuses: bool) -> None:
     async def scenario(clock: VirtualClock) -> None:
         store = MemoryMetaStore()
         first, second, third = nodes = make_nodes(store, clock, 3)
@@ -62,6 +63,7 @@ def test_the_channels_of_a_lost_node_go_to_one_that_answers() -> None:
         async with run_coordinator(store, nodes, clock, live=live, rules=RULES) as system:
             await follow_until(system, all_assigned)
             third.silent = third.hangs = True
+            third.down = refuses
             for node in (second, third):
                 live.put(node)
                 live.heard(node.node_id)

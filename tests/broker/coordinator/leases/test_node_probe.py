@@ -1,5 +1,7 @@
 """Nodes that renew their leases, and that the coordinator's calls do not reach."""
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,7 +13,7 @@ from broker.coordinator.leases.node_probe import PROBE_S_MAX, PROBES_PER_LEASE
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
-from broker.ports.nodes import NodeLease
+from broker.ports.nodes import NodeLease, Probe
 from tests.broker.coordinator.assignment.following import all_assigned, follow_until, seeded
 from tests.broker.coordinator.leases.registered import LEASE_S, REGISTRAR, STILL, World
 
@@ -92,7 +94,7 @@ def test_one_that_nobody_could_replace_keeps_its_channels() -> None:
             assert refusals == {1: [], 2: []}, "both are out of reach"
             assert world.live.reachable() == {1, 2}
             first, second = world.live.warnings()
-            assert first.startswith("node 1 renews its lease, and answers none of the")
+            assert first.startswith("node 1 is registered, and answers none of the")
             assert str(world.nodes[1].address) in second
 
     seeded(52, scenario)
@@ -135,14 +137,33 @@ def test_no_node_loses_its_lease_so_while_the_cluster_stops() -> None:
     seeded(54, scenario)
 
 
-def test_a_node_that_answers_with_an_error_is_reached() -> None:
+def test_one_that_was_out_of_reach_for_a_few_probes_is_renewed_meanwhile() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        world = World(clock, MemoryMetaStore())
+        async with await world.start(rules=STILL) as system:
+            leases = {1: await world.register(system, 1), 2: await world.register(system, 2)}
+            await follow_until(system, all_assigned)
+            for _ in range(3):
+                world.nodes[0].silent = True
+                few_s = (UNREACHED_PROBES - 1) * PROBE_S_MAX
+                assert (await renew_for(world, system, leases, few_s))[1] == []
+                world.nodes[0].silent = False
+                assert (await renew_for(world, system, leases, LONG_S))[1] == []
+            assert world.present() == [1, 2]
+
+    seeded(57, scenario)
+
+
+def test_a_node_that_answers_with_an_error_keeps_its_lease_and_gets_no_channels() -> None:
     async def scenario(clock: VirtualClock) -> None:
         world = World(clock, MemoryMetaStore())
         async with await world.start(rules=STILL) as system:
             leases = {1: await world.register(system, 1), 2: await world.register(system, 2)}
             world.nodes[0].down = True  # its refusals are answers
             assert (await renew_for(world, system, leases, ENOUGH_S))[1] == []
-            assert world.live.silent() == frozenset()
+            assert world.live.reachable() == {2}
+            world.nodes[1].silent = True
+            assert (await renew_for(world, system, leases, ENOUGH_S))[2] == [], "nobody takes over"
 
     seeded(55, scenario)
 
@@ -153,10 +174,8 @@ def test_a_probe_of_an_earlier_process_says_nothing_about_the_node_of_now() -> N
         async with await world.start() as system:
             await world.register(system, 1)
             earlier = world.nodes[0]
-            await world.register(system, 2)
-            world.live.put(world.nodes[1])
-            world.live.drop(NodeId(1))
-            assert world.live.probed(earlier, answers=False) == 0
+            world.live.put(replace(earlier))
+            assert world.live.probed(earlier, Probe.UNREACHED) == 0
             assert world.live.silent() == frozenset()
 
     seeded(56, scenario)
