@@ -29,11 +29,15 @@ ENDS: Final = ("endingOffsets", "endingTick", "endingTimestamp")
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The position behind `tick` and before the next one. `option`, `text`: how it was given."""
+    """The position behind `tick` and before the next one. `option`, `text`: how it was given.
+
+    `keeps_all`: a query that starts there wants all that follows, and not what is left of it.
+    """
 
     tick: int
     option: str
     text: str
+    keeps_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def starting(given: Mapping[str, str], *, streaming: bool) -> Bound:
     """
     option, text = _one_of(STARTS, given)
     if option == "startingTick":
-        return At(_tick(option, text) - 1, option, text)
+        return At(_tick(option, text) - 1, option, text, keeps_all=True)
     if option == "startingTimestamp":
         return At(_before_millisecond(option, text), option, text)
     if option == "startingCursor":
@@ -151,7 +155,7 @@ def _each(text: str) -> Each:
             case {"id": int(number)} if len(start) == 1 and 0 < number <= TICK_MAX:
                 starts[name] = FromId(number)
             case {"tick": int(number)} if len(start) == 1:
-                starts[name] = At(_tick(option, str(number)) - 1, option, text)
+                starts[name] = At(_tick(option, str(number)) - 1, option, text, keeps_all=True)
             case {"timestamp": int() | str() as moment} if len(start) == 1:
                 starts[name] = At(_before_millisecond(option, str(moment)), option, text)
             case _:

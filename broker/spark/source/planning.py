@@ -39,6 +39,7 @@ def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPa
 
     Raises DataLoss when retention removed some of it.
     """
+    end = subscribed.without_dropped(start, end)
     start = subscribed.beginning_with(start, end)
     levels = _levels(start, end)
     if not levels:

@@ -33,6 +33,8 @@ class ProgressReporter:
         self._name = name
         self._reported = 0
         self._peer: Peer | None = None
+        self._peer_of: Client | None = None
+        """The client that has joined: a gateway makes a new one when its token was replaced."""
         self._replaced = False
         self._forbidden = False
         self._told_ahead = False
@@ -104,8 +106,9 @@ class ProgressReporter:
             log.warning("tidemark: barrier %r gets no reports of this query: %s", self._name, error)
 
     async def _report_to_barrier(self, client: "Client", tick: int) -> None:
-        if self._peer is None:
+        if self._peer is None or self._peer_of is not client:
             # Entered for good: Spark does not tell when a query ends; then the peer's lease
             # expires.
             self._peer = await client.barrier(self._name).join(PEER).__aenter__()
+            self._peer_of = client
         await self._peer.report(tick, deadline_s=REPORT_S)

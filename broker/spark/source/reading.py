@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from broker.client import Cut, OutOfRange, TidemarkError, Unrecoverable
 from broker.client.errors import NodeUnreachable
+from broker.client.start_time import refuse_removed
 from broker.spark.gateway import PATIENCE_S, UNREACHABLE_S, Gateway, gateway_here
 from broker.spark.refusals import DataLoss, told_to_spark
 from broker.spark.server_options import Server
@@ -186,8 +187,18 @@ class SpanReader:
         """Let the next stream start at the last row yielded, so that nothing else is sent again."""
         tick, _ = self._seen
         # More rows of the last tick may follow.
-        if tick - 1 > self._start.tick and not self._without_cut_txns:
-            self._start = self._gateway.cut(self._partition.span.vchannels, tick - 1)
+        if tick - 1 <= self._start.tick or self._without_cut_txns:
+            return
+        names = self._partition.span.vchannels
+        start = self._gateway.cut(names, tick - 1)
+        # After the cut: when retention has come further, its ends are where the log begins now.
+        held = self._gateway.held(names[:1])[names[0]]  # all are of one log
+        try:
+            refuse_removed(names[0], tick - 1, held)
+        except OutOfRange as error:
+            self._accept_loss(error)
+        else:
+            self._start = start
 
 
 class _Places(Sequence[tuple[int, int]]):

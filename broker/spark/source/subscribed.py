@@ -111,6 +111,19 @@ class Subscribed:
             start = position_of({name: start.of(name) for name in ends}, ends) if ends else start
         return self.beginning_with(start, at_cut(newest))
 
+    def without_dropped(self, start: Position, end: Position) -> Position:
+        """Return an end without the collections that were dropped since it was chosen.
+
+        Raises DataLoss when they had unread rows.
+        """
+        if not self.options.pattern:
+            return end
+        self.look_again()
+        gone = [name for name in end.ends if name not in self.vchannels]
+        for name in gone:
+            self._refuse_unread(start, [name], end.of(name))
+        return end.of_some([name for name in end.ends if name not in gone]) if gone else end
+
     def beginning_with(self, start: Position, end: Position) -> Position:
         """Return a start with all vchannels of an end: those it lacks from their beginning."""
         new = [name for name in end.ends if name not in start.ends]
@@ -164,9 +177,33 @@ class Subscribed:
         if not isinstance(start, At) or start.tick == 0:
             return self._earliest(names)
         try:
-            return at_cut(self.gateway.cut(names, start.tick))
+            found = at_cut(self.gateway.cut(names, start.tick))
         except InvalidArgument as error:
             raise BadOption(start.option, start.text, f"it is in the future: {error}") from error
+        if start.keeps_all:
+            self._refuse_removed(names, start.tick)
+        return found
+
+    def _refuse_removed(self, names: Sequence[str], after: int) -> None:
+        """Raise DataLoss when retention removed messages behind the tick at which a query starts.
+
+        After the cut there: its ends are then where the logs begin now.
+        """
+        held = self.gateway.held(names)
+        lost = [
+            f"messages behind tick {after} were removed from the log of {name}, which begins at id"
+            f" {it.first_id} now"
+            for name, it in held.items()
+            if it.removed_tick > after
+        ]
+        self._tell(lost)
+
+    def _tell(self, lost: Sequence[str]) -> None:
+        """Raise DataLoss, or log what the query accepts."""
+        if lost and self.options.fail_on_data_loss:
+            raise DataLoss(lost)
+        for sentence in lost:
+            log.warning("tidemark: data loss accepted: %s", sentence)
 
     def _earliest(self, names: Sequence[str]) -> Position:
         """Return where the log begins; behind what was purged, so that a later purge is noticed."""
@@ -224,7 +261,7 @@ class Subscribed:
         if missing:
             advice = f"it has no position on {missing[:8]}; give startingOffsets for each vchannel"
             raise BadOption(option, text, advice)
-        each = {name: At(ticks[name], option, text) for name in self.vchannels}
+        each = {name: At(ticks[name], option, text, keeps_all=True) for name in self.vchannels}
         return self._at_each(Each(each, text))
 
     def _rows(self, name: str, after: int, until: int) -> int:
@@ -248,7 +285,4 @@ class Subscribed:
             for name, it in held.items()
             if start.of(name) < it.purged_tick
         ]
-        if lost and self.options.fail_on_data_loss:
-            raise DataLoss(lost)
-        for sentence in lost:
-            log.warning("tidemark: data loss accepted: %s", sentence)
+        self._tell(lost)

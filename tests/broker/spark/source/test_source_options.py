@@ -34,7 +34,8 @@ def test_ticks_are_the_first_and_the_last_that_are_read() -> None:
         {"subscribe": "a", "startingTick": str(A_TICK), "endingTick": str(A_TICK + 5)},
         streaming=False,
     )
-    assert options.starting == At(A_TICK - 1, "startingTick", str(A_TICK))
+    start = At(A_TICK - 1, "startingTick", str(A_TICK), keeps_all=True)
+    assert options.starting == start
     assert options.ending == At(A_TICK + 5, "endingTick", str(A_TICK + 5))
 
 
@@ -62,7 +63,7 @@ def test_a_start_is_given_for_each_vchannel_or_collection() -> None:
     starts: dict[str, Start] = {
         "v": LATEST,
         "w": FromId(7),
-        "x": At(8, "startingOffsets", text),
+        "x": At(8, "startingOffsets", text, keeps_all=True),
         "y": At(A_TICK - 1, "startingOffsets", text),
     }
     assert each == Each(starts, text)
