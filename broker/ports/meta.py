@@ -27,7 +27,7 @@ class MetaError(Exception):
 
 
 class LastingFailure(MetaError):
-    """No wait mends it: somebody has to act, or another one leads by now."""
+    """Waiting does not help: somebody has to act, or another process leads by now."""
 
 
 class WriteUnconfirmed(MetaError):
