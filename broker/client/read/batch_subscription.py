@@ -118,8 +118,6 @@ class BatchSubscription:
         # Per stream: each one is opened with the full credit.
         owed_bytes = 0
         while True:
-            if frames:
-                heard()
             batches: list[MessageBatch] = []
             try:
                 for each in frames:
@@ -132,6 +130,9 @@ class BatchSubscription:
             finally:
                 # In case of an error too: `_news` has counted these as delivered.
                 await deliveries.put(batches)
+            if frames:
+                # After the put: the time that the program takes is no silence of the server.
+                heard()
             if self.done:
                 return
             # In quarters: fewer messages than one for each batch, while the server still has the

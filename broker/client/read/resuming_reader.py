@@ -86,7 +86,7 @@ class ReadProtocol(Protocol[B]):
     ) -> None:
         """Deliver `frames` and what follows on the stream; return when `done`.
 
-        Calls `heard` whenever the server sent something new.
+        Calls `heard` whenever the server sent something new and the program has taken it.
         """
         ...
 

@@ -55,8 +55,9 @@ class Subscription:
         while True:
             batch = self._decoder.feed(frames)
             if batch is not None:
-                heard()
                 await deliveries.put([batch])
+                # After the put: the time that the program takes is no silence of the server.
+                heard()
             # After the put, so that the tick is closed only once that batch was taken.
             deliveries.close_tick(self._decoder.closed_tick, self._decoder.from_id)
             if self._decoder.done:
