@@ -1,6 +1,7 @@
 """The calls of `tidemark.v1.Groups`, each to the nodes that serve the vchannels."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -12,9 +13,11 @@ from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
     BadTarget,
+    ConnectionLost,
     NoSuchGroup,
     NotOffered,
     OperationIgnored,
+    ServerRefusal,
     TidemarkError,
     Unrecoverable,
 )
@@ -110,16 +113,18 @@ class GroupCalls:
             views = [_view(it) for it in made]
             return _of_mode(views, new)
         known: dict[str, OperationIgnored] = {}
+        done: set[str] = set()
 
         async def ask(calls: ServiceCalls, vchannel: str) -> Infos:
             try:
-                return [await calls.ask("Create", request(vchannel), v1.GroupInfo)]
+                with _noting(done, vchannel):
+                    return [await calls.ask("Create", request(vchannel), v1.GroupInfo)]
             except OperationIgnored as error:
                 known[vchannel] = error
                 return []
 
         made = await self._asked(vchannels, ask)
-        if known and not made:
+        if known and not done:
             error = known.popitem()[1]
             raise AlreadyExists(error.cause, error.code)
         there = await self.list_all([*known], new.name) if known else []
@@ -170,19 +175,19 @@ class GroupCalls:
     async def drop(self, vchannels: Sequence[str], group: str) -> None:
         """Raises NoSuchGroup when it is on none of them, ResourceAcquired while it has members."""
 
-        async def ask(connection: Connection, names: Sequence[str]) -> int:
-            dropped = 0
+        done: set[str] = set()
+
+        async def ask(connection: Connection, names: Sequence[str]) -> None:
             for name in names:
                 request = v1.DropGroupRequest(vchannel=name, group=group)
                 try:
-                    await self._at(connection).ask("Drop", request, v1.DropGroupResponse)
-                    dropped += 1
+                    with _noting(done, name):
+                        await self._at(connection).ask("Drop", request, v1.DropGroupResponse)
                 except Unrecoverable:
                     continue  # an earlier call has dropped it here
-            return dropped
 
-        answers = await self.changes.take(partial(self.owners.ask, vchannels, ask))
-        if not sum([count for _, count in answers]):
+        await self.changes.take(partial(self.owners.ask, vchannels, ask))
+        if not done:
             raise NoSuchGroup(f"there is no group {group!r} on {', '.join(vchannels)}")
 
     async def list_all(self, vchannels: Sequence[str], group: str = "") -> list[GroupView]:
@@ -248,6 +253,25 @@ class GroupCalls:
 
     def _at(self, connection: Connection) -> ServiceCalls:
         return ServiceCalls(connection, SERVICE, deadline_s=self.deadline_s)
+
+
+@contextmanager
+def _noting(done: set[str], vchannel: str) -> Iterator[None]:
+    """Add the vchannel when the change in the block was carried out, or may have been.
+
+    The change is made again after a lost answer, and is then refused because of its own effect.
+    """
+    refused = False
+    try:
+        yield
+    except TidemarkError as error:
+        unsent = isinstance(error, ConnectionLost) and error.unsent
+        refused = unsent or isinstance(error, ServerRefusal)
+        raise
+    finally:
+        # In case of a cancellation too: no answer was waited for any more.
+        if not refused:
+            done.add(vchannel)
 
 
 async def _together(ask: Callable[[str], Awaitable[Infos]], vchannels: Sequence[str]) -> Infos:

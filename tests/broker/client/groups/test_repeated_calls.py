@@ -9,7 +9,14 @@ from grpclib.const import Cardinality, Handler
 from grpclib.server import Stream
 
 from broker.client import Client, connect
-from broker.client.errors import InvalidArgument, ServerFailed, ServerRefusal, UnknownRefusal
+from broker.client.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NoSuchGroup,
+    ServerFailed,
+    ServerRefusal,
+    UnknownRefusal,
+)
 from broker.client.groups.group_calls import NewGroup
 from broker.model.failure import StreamingCode
 from schemas.generated.tidemark import v1
@@ -112,3 +119,45 @@ async def test_a_refusal_that_says_what_is_wrong_is_told_at_once(use: Use) -> No
         with pytest.raises(InvalidArgument, match="it stops"):
             await use(log)
     assert len(groups.asked) == 1
+
+
+class LosingGroups(ScriptedGroups):
+    """Carries out a change and ends the connection so often; then it refuses, as what is done."""
+
+    def __init__(self, refused: StreamingCode, lost: int) -> None:
+        super().__init__()
+        self.refused = refused
+        self.lost = lost
+
+    def _handler(self, method: str, request: type[Any], answer: Any) -> Handler:
+        if method == "List":
+            return super()._handler(method, request, answer)
+
+        async def change(call: Stream[Any, Any]) -> None:
+            await call.recv_message()
+            self.asked.append(method)
+            if len(self.asked) > self.lost:
+                raise refusal_of(self.refused, "it is done already")
+            call._stream._transport.close()
+
+        return Handler(change, Cardinality.UNARY_UNARY, request, type(answer))
+
+
+# As a server refuses what is not there, and what is there.
+CHANGES = [
+    (StreamingCode.UNRECOVERABLE, drop, NoSuchGroup),
+    (StreamingCode.IGNORED_OPERATION, create_anew, AlreadyExists),
+]
+
+
+@pytest.mark.parametrize(("code", "use", "error"), CHANGES, ids=["drop", "create"])
+async def test_a_change_that_was_done_and_whose_answer_was_lost_is_not_refused(
+    code: StreamingCode, use: Use, error: type[ServerRefusal]
+) -> None:
+    groups = LosingGroups(code, lost=1)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        await use(log)
+        # The next call is another one, and has not done it.
+        with pytest.raises(error):
+            await use(log)
+    assert [it for it in groups.asked if it != "List"] == [groups.asked[0]] * 3
