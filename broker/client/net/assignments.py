@@ -21,6 +21,10 @@ from broker.model.channel import Assignment, PChannel
 from broker.model.ids import PChannelName
 
 REPORTS_MAX = 1024
+DOUBT_S = 2.0
+"""Somebody waits for a newer table for so long: the coordinator may be paused, and be no leader."""
+DOUBT_S_MAX = 8.0
+"""The longest time between two streams that end so: mostly there is no newer table yet."""
 WRITE_S = 5.0
 RETRY_OTHER_S = 0.2
 """Before another coordinator is asked: one of them leads, or soon will."""
@@ -47,6 +51,8 @@ class Assignments:
         self._reports: deque[bytes] = deque(maxlen=REPORTS_MAX)
         self._report_waits = anyio.Event()
         self._last_error: TidemarkError | None = None
+        self._newer_wanted = anyio.Event()
+        self._doubt_s = DOUBT_S
 
     async def follow(self) -> None:
         """Keep the table up to date until cancelled."""
@@ -98,7 +104,10 @@ class Assignments:
                     # Appends retry often: report "read-only" sooner than the deadline.
                     latest_s = anyio.current_time() + READ_ONLY_S
                     waiting.deadline = min(waiting.deadline, latest_s)
-                await self._changed.wait()
+                self._newer_wanted.set()
+                # Says again after a while that it waits: the next stream does not know that.
+                with anyio.move_on_after(DOUBT_S):
+                    await self._changed.wait()
         if found is not None:
             cause = f"pchannel {name!r} is read-only; enable writes: `tidemark streaming enable`"
             raise DeadlineExceeded(cause)
@@ -122,6 +131,7 @@ class Assignments:
 
     async def wait_change(self, channel: PChannel, delay_s: float) -> None:
         """Return when the table has a newer term of `channel`, or after `delay_s` seconds."""
+        self._newer_wanted.set()
         with anyio.move_on_after(delay_s):
             await self.until_newer(channel)
 
@@ -152,7 +162,28 @@ class Assignments:
     async def _converse(self, stream: Conversation) -> None:
         # Before the first report: those lost with the last stream may be made again.
         self._table.stream_opened()
-        await until_first(lambda: self._read_tables(stream), lambda: self._send_reports(stream))
+        self._newer_wanted = anyio.Event()
+        await until_first(
+            lambda: self._read_tables(stream),
+            lambda: self._send_reports(stream),
+            self._until_doubted,
+        )
+
+    async def _until_doubted(self) -> None:
+        """Return when a newer table was waited for in vain, and another server may have one.
+
+        The next stream is opened to the same server: if it is silent there as well, it is left.
+        """
+        while True:
+            wanted = self._newer_wanted
+            await wanted.wait()
+            await anyio.sleep(self._doubt_s)
+            if wanted is not self._newer_wanted:
+                continue  # a newer table has come meanwhile
+            if self._connection.others_may_answer():
+                self._doubt_s = min(2 * self._doubt_s, DOUBT_S_MAX)
+                return
+            self._newer_wanted = anyio.Event()
 
     async def _read_tables(self, stream: Conversation) -> None:
         # The first table must arrive soon; later silence only means that nothing changed.
@@ -178,6 +209,9 @@ class Assignments:
     def _take(self, table: Assignment | None) -> None:
         if table is not None and self._table.accept(table):
             self._last_error = None
+            if self._newer_wanted.is_set():  # else `_until_doubted` waits for this one
+                self._newer_wanted = anyio.Event()
+            self._doubt_s = DOUBT_S
             self._announce()
 
     def _announce(self) -> None:

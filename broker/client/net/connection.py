@@ -196,6 +196,10 @@ class Connection:
         """How long a new stream may be silent, of at most `longest_s`, before it has failed."""
         return longest_s
 
+    def others_may_answer(self) -> bool:
+        """Whether another server may know what this one does not say."""
+        return False
+
     def tries_on(self, _: TidemarkError) -> bool:
         """Whether the next attempt may go to another server than the one that failed."""
         return False

@@ -76,11 +76,16 @@ class LeaderConnection(Connection):
         """See Connection; waits up to the deadline while a coordinator answers, but none leads."""
         until_s, backoff = anyio.current_time() + deadline_s, Backoff(RETRY_FIRST_MS, RETRY_MS_MAX)
         while True:
-            target, left_s = self._target, until_s - anyio.current_time()
+            target, began_s = self._target, anyio.current_time()
             try:
                 answer = await self._at(target).call(
-                    path, request, response_type, deadline_s=max(left_s, 0.001)
+                    path, request, response_type, deadline_s=max(until_s - began_s, 0.001)
                 )
+            except anyio.get_cancelled_exc_class():
+                # The caller gave up, whose time was shorter than the deadline of this call.
+                if anyio.current_time() - began_s >= SILENT_S:
+                    self._failed(target, DeadlineExceeded(f"{target} did not answer in time"))
+                raise
             except TidemarkError as error:
                 self._failed(target, error)
                 backoff = backoff.failed()
@@ -129,8 +134,11 @@ class LeaderConnection(Connection):
 
     def first_answer_s(self, longest_s: float) -> float:
         """See Connection; shorter where another server may answer."""
-        only = self._alone and self._target in self._addresses
-        return longest_s if only else min(longest_s, SILENT_S)
+        return min(longest_s, SILENT_S) if self.others_may_answer() else longest_s
+
+    def others_may_answer(self) -> bool:
+        """See Connection: several are known, or this one was named by the only one that is."""
+        return not (self._alone and self._target in self._addresses)
 
     def close(self) -> None:
         """Do nothing: who made the connections closes them."""

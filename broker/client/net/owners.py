@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -19,12 +20,16 @@ from broker.client.net.backoff import Backoff
 from broker.client.net.connection import Connection
 from broker.client.net.network import Network
 from broker.client.net.retry_rules import is_wrong_node
+from broker.client.net.until_first import until_first
 from broker.core.naming import pchannel_of
 from broker.model.failure import StreamingCode
 from broker.model.ids import PChannelName
 
 ABSENT_S = 2.0
 """A channel that nobody serves for so long counts as missing; a move takes less."""
+
+MOVED_S = 2.0
+"""A node may answer for so long after another one took its channel over."""
 
 T = TypeVar("T")
 
@@ -58,7 +63,7 @@ class Owners:
                 for group, location in (await self._owners(open_channels)).items():
                     names = [it for it in open_channels if pchannel_of(it) in location]
                     try:
-                        answers.append((names, await ask(self._network.connection(group), names)))
+                        answers.append((names, await self._answer(group, location, ask, names)))
                     except TidemarkError as error:
                         if not (_may_have_moved(error) or (repeatable and _may_pass(error))):
                             raise
@@ -69,6 +74,29 @@ class Owners:
                 backoff, open_channels = backoff.failed(), left
             return answers
         raise failure
+
+    async def _answer(
+        self,
+        address: str,
+        locations: Mapping[PChannelName, Location],
+        ask: Ask[T],
+        names: Sequence[str],
+    ) -> T:
+        """The answer of the node at `address`; ConnectionLost if its channels have moved away."""
+        answers: list[T] = []
+
+        async def asking() -> None:
+            answers.append(await ask(self._network.connection(address), names))
+
+        async def moved(location: Location) -> None:
+            # A paused node says nothing, and does not end the connection either.
+            await self._network.assignments.until_newer(location.channel)
+            await anyio.sleep(MOVED_S)
+            cause = f"{address} does not answer, and {location.channel.name} has moved"
+            raise ConnectionLost(cause)
+
+        await until_first(asking, *[partial(moved, it) for it in locations.values()])
+        return answers[0]
 
     async def _owners(
         self, channels: Sequence[str]

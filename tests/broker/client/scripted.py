@@ -383,9 +383,11 @@ def _batched(call: "Stream[bytes, bytes]") -> ServerBatchStream:
 
 
 @asynccontextmanager
-async def scripted_broker(*more: Any) -> AsyncIterator[ScriptedBroker]:
+async def scripted_broker(
+    *more: Any, broker: ScriptedBroker | None = None
+) -> AsyncIterator[ScriptedBroker]:
     """A server on loopback for as long as the block runs; `more`: services beside its own."""
-    broker = ScriptedBroker()
+    broker = broker or ScriptedBroker()
     listener = Listener([broker, *more], ListenerLimits())
     await listener.listen("127.0.0.1", 0)
     broker.address = f"127.0.0.1:{listener.port}"

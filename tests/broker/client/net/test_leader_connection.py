@@ -23,7 +23,12 @@ from broker.client.errors import (
 )
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
-from broker.client.net.leader_connection import RETRY_MS_MAX, LeaderConnection, split_servers
+from broker.client.net.leader_connection import (
+    RETRY_MS_MAX,
+    SILENT_S,
+    LeaderConnection,
+    split_servers,
+)
 from schemas.generated.tidemark import v1
 
 DEADLINE_S = 10.0
@@ -37,6 +42,7 @@ class Coordinators:
         self.answers = {f"{host}:1": answer for host, answer in answers.items()}
         self.asked: list[str] = []
         self.limited: set[str] = set()
+        self.silent: set[str] = set()
         self.leading = LeaderConnection(
             addresses, lambda it: ConnectionFake(self, it), ClientLifetime(), random.Random(1)
         )
@@ -57,6 +63,8 @@ class ConnectionFake(Connection):
         self._of.asked.append(self.address)
         if self.address not in self._of.answers:
             raise unsent(self.address)
+        if self.address in self._of.silent:
+            await anyio.sleep_forever()
         return self._of.answers[self.address]()
 
     def limit_dialling(self, seconds: float) -> None:
@@ -302,3 +310,18 @@ async def test_each_address_is_checked_before_anything_is_sent() -> None:
             lifetime,
             random.Random(1),
         )
+
+
+def test_a_call_that_its_caller_gave_up_leaves_a_coordinator_that_is_silent() -> None:
+    """The deadline of a commit of a cursor is shorter than that of the call it makes."""
+
+    async def scenario() -> None:
+        found = Coordinators("a:1", "b:1", a=leads, b=leads)
+        found.silent.add("a:1")
+        for seconds in (SILENT_S / 2, SILENT_S, DEADLINE_S):
+            with anyio.move_on_after(seconds) as limit:
+                await found.ask()
+        assert found.asked == ["a:1", "a:1", "b:1"]
+        assert not limit.cancelled_caught
+
+    run_seeded(1, scenario)
