@@ -25,6 +25,9 @@ LEASE_S: Final = 10.0
 RENEWALS: Final = 3
 """Renewals in each lease, so that losing one does no harm."""
 
+ANSWER_S: Final = 3.0
+"""A coordinator that is silent for so long is left, so that a peer joins the next one in time."""
+
 REPORT_S: Final = 10.0
 LEAVE_S: Final = 2.0
 _KINDS: dict[str, BarrierKind] = dict(zip(get_args(KindName), BarrierKind, strict=True))
@@ -83,6 +86,8 @@ class Peer:
         self._lease_s = lease_s
         self._interval_ms = interval_ms
         self._lease_id = 0
+        self._in_doubt = False
+        """Whether a join may have been carried out whose answer, the lease, did not come."""
         self._tick = 0
         self._replaced: ChannelFenced | None = None
         self._renewing = anyio.CancelScope()
@@ -119,21 +124,42 @@ class Peer:
         """Report a tick, under a new lease if the old one has ended."""
         # One at a time: two reports that both found the lease ended would join twice.
         async with self._sending:
+            limit_s = max(self._lease_s / RENEWALS, ANSWER_S)
             try:
-                passed = await self._calls.report(self._member, self._lease_id, tick)
-            except InvalidRequestSequence:
-                # The lease has ended, or the server has restarted: it does not store barriers.
-                await self._join()
-                self.rejoined += 1
-                passed = await self._calls.report(self._member, self._lease_id, tick)
-            except ChannelFenced as error:
+                with anyio.fail_after(limit_s):
+                    return await self._reported(tick)
+            except TimeoutError:
+                raise DeadlineExceeded(f"no answer within {limit_s:.1f} s") from None
+
+    async def _reported(self, tick: int) -> TimeTick:
+        try:
+            passed = await self._calls.report(self._member, self._lease_id, tick)
+        except InvalidRequestSequence:
+            # The lease has ended, or the server has restarted: it does not store barriers.
+            passed = await self._report_anew(tick)
+        except ChannelFenced as error:
+            if not self._in_doubt:
                 self._replaced = error
                 raise
-            self._tick = max(self._tick, tick)
-            return passed
+            # By its own join: that was carried out, and its answer was lost.
+            passed = await self._report_anew(tick)
+        self._tick = max(self._tick, tick)
+        return passed
+
+    async def _report_anew(self, tick: int) -> TimeTick:
+        await self._join()
+        self.rejoined += 1
+        try:
+            return await self._calls.report(self._member, self._lease_id, tick)
+        except ChannelFenced as error:
+            self._replaced = error
+            raise
 
     async def _join(self) -> None:
+        # Before the call, and not in a handler of errors: the call may also be cancelled.
+        self._in_doubt = True
         self._lease_id = await self._calls.join(self._member, self._lease_s, self._interval_ms)
+        self._in_doubt = False
 
     async def _renew(self) -> None:
         with self._renewing:
