@@ -1,7 +1,8 @@
 """Keeps barriers by name: members, leases, reports, and the watchers of passed ticks.
 
 Nothing is stored: after a restart peers have to join again, and a watcher never sees a tick
-that is not above the last one it saw.
+that is not above the last one it saw. A report under a lease that is not known here tells that the
+barrier had peers before the start: it passes nothing until all of them have had time to join again.
 """
 
 import logging
@@ -68,9 +69,13 @@ class Barriers(Actor[BarrierMessage]):
         self._early_reports: list[Caller] = []
         self._horizon = TimeTick(0)
         self._removals = 0
+        self._began_s = 0.0
+        self._earlier: set[str] = set()
+        """Barriers that had peers before the start, which may not all be back yet."""
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         self._context = context
+        self._began_s = self._now_s()
         context.on_beat(SWEEP_S, SweepBarriers())
 
     async def receive(self, batch: Sequence[Caller]) -> None:
@@ -107,6 +112,7 @@ class Barriers(Actor[BarrierMessage]):
             case Join() as join:
                 envelope.reply(self._join(join))
             case ReportTick() as report:
+                self._look_for_earlier(report)
                 # Before the first poll nothing tells a tick of the future from a good one: the
                 # report waits, so that peers are not refused at each start of the coordinator.
                 if (
@@ -162,7 +168,34 @@ class Barriers(Actor[BarrierMessage]):
             )
         else:
             group.join(join.peer, lease)
+        self._hold_if_earlier(group)
         return Joined(lease.id, lease.lease_s, group.passed)
+
+    def _look_for_earlier(self, report: ReportTick) -> None:
+        """Note the barrier of a peer that was a member before the start."""
+        name, group = report.barrier, self._groups.get(report.barrier)
+        known = group is not None and not group.is_stranger(report.peer)
+        # Leases of this actor are not 0, and pchannels have none.
+        if known or not report.lease_id or name == CLUSTER_BARRIER:
+            return
+        if len(name) <= NAME_LENGTH_MAX and len(self._earlier) < BARRIERS_MAX:
+            self._earlier.add(name)
+            if group is not None:
+                self._hold_if_earlier(group)
+
+    def _hold_if_earlier(self, group: Group) -> None:
+        """Let nothing pass until the leases that peers had before the start would have ended.
+
+        A peer that lives renews its lease within a part of it, so it is back by then. The peers of
+        one barrier have much the same lease; the longest one that is known counts.
+        """
+        until_s = self._began_s + group.longest_lease_s
+        left_s = until_s - self._now_s()
+        if group.name in self._earlier and left_s > 0:
+            if not group.held:
+                cause = "peers of before the start may join again"
+                log.info("barrier %s passes nothing for %.1f s: %s", group.name, left_s, cause)
+            group.hold(until_s)
 
     def _check_join(self, join: Join) -> None:
         for name in (join.barrier, join.peer):
@@ -248,6 +281,9 @@ class Barriers(Actor[BarrierMessage]):
                     group.name,
                     _shown(removed),
                 )
+                self._tell(group)
+            if group.release(now_s):
+                self._earlier.discard(group.name)
                 self._tell(group)
             if group.idle_since_s is not None and now_s - group.idle_since_s > FORGET_S:
                 del self._groups[group.name]

@@ -16,6 +16,8 @@ from broker.timesync.messages import PassedTicks
 
 HISTORY_MAX = 1024
 """Passed ticks that are kept for watchers; one that is further behind misses the oldest."""
+ABSENT = ""
+"""Stands for peers that may join again; no peer has an empty name."""
 REMOVED_MAX = 64
 """Removed peers whose names are remembered."""
 
@@ -34,6 +36,7 @@ class Group:
         self._rule = rule_of(kind, founders, interval)
         self._peers = BarrierPeers()
         self._removed: dict[str, None] = {}
+        self._held_until_s: float | None = None
         self._history: deque[TimeTick] = deque(maxlen=HISTORY_MAX)
         for peer, lease in founders.items():
             self._peers.join(peer, lease)
@@ -59,6 +62,36 @@ class Group:
         self._rule.join(peer)
         self._removed.pop(peer, None)
         self.idle_since_s = None
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing passes now, because peers may join again; see `hold`."""
+        return self._held_until_s is not None
+
+    @property
+    def longest_lease_s(self) -> float:
+        """Of all members; 0 without any."""
+        return self._peers.longest_lease_s
+
+    def hold(self, until_s: float) -> None:
+        """Pass nothing before `release` at this time, or later if it is held for longer already."""
+        if self._held_until_s is None:
+            # As for a peer that has joined and reported nothing.
+            self._rule.join(ABSENT)
+        self._held_until_s = max(until_s, self._held_until_s or until_s)
+
+    def release(self, now_s: float) -> bool:
+        """Pass what was held back when its time is over; whether it has been held until now."""
+        if self._held_until_s is None or now_s < self._held_until_s:
+            return False
+        self._held_until_s = None
+        self._rule.leave(ABSENT)
+        self._collect()
+        return True
+
+    def is_stranger(self, peer: str) -> bool:
+        """Whether the peer is no member, and was not removed lately either."""
+        return peer not in self._peers and peer not in self._removed
 
     def check(self, peer: str, lease_id: int) -> None:
         """Raise Refused unless the peer is a member under this lease."""
@@ -122,7 +155,7 @@ class Group:
                     for name in self._peers.names()
                 ]
             ),
-            waits_for=self._rule.waits_for(),
+            waits_for=tuple([it for it in self._rule.waits_for() if it != ABSENT]),
             removed=tuple(self._removed),
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from broker.client import Client, Deadlines, TidemarkError, connect
 from broker.client.cluster import Health
+from broker.client.cluster.barrier import Peer
 from broker.client.errors import NotLeader
 from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
@@ -292,3 +293,29 @@ async def test_wrong_starts_beside_a_leader_are_refused_at_once(tmp_path: Path) 
             assert "names 127.0.0.1:1 twice" in await twice.complaint(code=2)
     finally:
         found.end()
+
+
+async def test_no_tick_passes_a_barrier_that_a_living_peer_has_not_reached(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (found, log):
+        vchannels = (await log.collections.create("rows", shards=1)).vchannels
+        barrier = log.barrier("nightly")
+        async with barrier.join("fast") as fast, barrier.join("slow") as slow:
+            first = (await log.cut(vchannels)).tick
+            assert await fast.report(first, deadline_s=GUARD_S) == 0
+            assert await slow.report(first, deadline_s=GUARD_S) == first
+            await log.append(vchannels[0], b"not yet processed by slow", deadline_s=GUARD_S)
+            second = (await log.cut(vchannels)).tick
+            found.processes[found.addresses[0]].__exit__()
+            # The fast one joins the next leader's barrier at once, and nobody else is there yet.
+            assert await fast.report(second, deadline_s=GUARD_S) < second
+            await until(lambda: rejoined(slow))
+            assert await fast.report(second, deadline_s=GUARD_S) < second
+            async with barrier.watch(first) as watch:
+                await slow.report(second, deadline_s=GUARD_S)
+                with anyio.fail_after(GUARD_S):
+                    while await anext(watch) < second:
+                        pass
+
+
+async def rejoined(peer: Peer) -> bool:
+    return peer.rejoined > 0

@@ -40,6 +40,11 @@ class BarrierPeers:
     def __contains__(self, name: str) -> bool:
         return name in self._leases
 
+    @property
+    def longest_lease_s(self) -> float:
+        """Of all peers; 0 without any."""
+        return max([it.lease_s for it in self._leases.values()], default=0.0)
+
     def names(self) -> tuple[str, ...]:
         """The names of all peers."""
         return tuple(self._leases)

@@ -174,7 +174,87 @@ def test_a_barrier_that_died_asks_its_peers_to_join_again() -> None:
         code = await refused(world.report("q", "a", a, tick_at(0.3)))
         assert code is StreamingCode.INVALID_REQUEST_SEQ
         a = await world.join("q", "a")
-        assert (await world.report("q", "a", a, tick_at(0.3))).tick == tick_at(0.3)
+        # Other peers may join again until their leases would have ended.
+        assert (await world.report("q", "a", a, tick_at(0.3))).tick == 0
+        await world.clock.sleep(9.0)
+        assert (await world.report("q", "a", a, 0)).tick == 0
+        await world.clock.sleep(1.0)
+        assert (await world.barriers())["q"].tick == tick_at(0.3)
+
+    play(1, scenario)
+
+
+async def restarted(world: World) -> None:
+    world.system.kill(HARD)
+    await world.clock.sleep(0.5)
+
+
+@pytest.mark.parametrize("kind", [BarrierKind.HARD, BarrierKind.HARD_MINIMUM])
+def test_no_tick_passes_that_a_peer_has_not_reached_which_joins_again_later(
+    kind: BarrierKind,
+) -> None:
+    async def scenario(world: World) -> None:
+        fast = await world.join("q", "fast", kind=kind)
+        slow = await world.join("q", "slow", kind=kind)
+        await restarted(world)
+        assert await refused(world.report("q", "fast", fast, tick_at(0.2)))
+        fast = await world.join("q", "fast", kind=kind)
+        assert (await world.report("q", "fast", fast, tick_at(0.2))).tick == 0
+        view = (await world.barriers())["q"]
+        assert [it.name for it in view.peers] == ["fast"]
+        assert view.waits_for == ()
+        await world.clock.sleep(4.0)
+        assert await refused(world.report("q", "slow", slow, tick_at(0.1)))
+        slow = await world.join("q", "slow", kind=kind)
+        await world.report("q", "slow", slow, tick_at(0.1))
+        for _ in range(5):
+            await world.clock.sleep(2.0)
+            await world.report("q", "fast", fast, 0)
+            await world.report("q", "slow", slow, 0)
+            assert (await world.barriers())["q"].tick < tick_at(0.2)
+        assert (await world.report("q", "slow", slow, tick_at(0.2))).tick == tick_at(0.2)
+
+    play(1, scenario)
+
+
+def test_a_barrier_that_a_newcomer_has_founded_waits_once_a_peer_of_before_is_heard() -> None:
+    async def scenario(world: World) -> None:
+        slow = await world.join("q", "slow", lease_s=6.0)
+        await restarted(world)
+        new = await world.join("q", "new", lease_s=6.0)
+        # Nobody has said yet that there was such a barrier.
+        assert (await world.report("q", "new", new, tick_at(0.1))).tick == tick_at(0.1)
+        assert await refused(world.report("q", "slow", slow, tick_at(0.1)))
+        assert (await world.report("q", "new", new, tick_at(0.2))).tick == tick_at(0.1)
+        slow = await world.join("q", "slow", lease_s=20.0)
+        await world.report("q", "slow", slow, tick_at(0.2))
+        for seconds, passed in ((5.0, 0.1), (5.0, 0.1), (5.0, 0.1), (5.0, 0.2)):
+            await world.clock.sleep(seconds)
+            await world.report("q", "new", new, 0)
+            assert (await world.barriers())["q"].tick == tick_at(passed)
+
+    play(1, scenario)
+
+
+def test_a_report_of_a_peer_that_was_removed_here_holds_nothing_up() -> None:
+    async def scenario(world: World) -> None:
+        a = await world.join("q", "a", lease_s=60.0)
+        b = await world.join("q", "b", lease_s=1.0)
+        await world.clock.sleep(1.5)
+        assert await refused(world.report("q", "b", b, tick_at(0.1)))
+        assert await refused(world.report("q", "nobody", 0, tick_at(0.1)))
+        assert (await world.report("q", "a", a, tick_at(0.1))).tick == tick_at(0.1)
+
+    play(1, scenario)
+
+
+def test_a_report_to_the_cluster_s_own_barrier_does_not_hold_it_up() -> None:
+    async def scenario(world: World) -> None:
+        passed = (await world.barriers(SOFT))[CLUSTER_BARRIER].tick
+        code = await refused(world.report(CLUSTER_BARRIER, "a", 7, tick_at(0.1), SOFT))
+        assert code is StreamingCode.INVALID_REQUEST_SEQ
+        await world.clock.sleep(2.0)
+        assert (await world.barriers(SOFT))[CLUSTER_BARRIER].tick > passed
 
     play(1, scenario)
 

@@ -205,7 +205,7 @@ async def test_peers_and_watchers_continue_when_the_server_comes_back(tmp_path: 
             with BrokerProcess(tmp_path / "data", listen, **settings), anyio.fail_after(60):
                 await peer.report(first.tick + 1, deadline_s=15.0)
                 second = await log.cut(vchannel)
-                assert await peer.report(second.tick) == second.tick
+                await peer.report(second.tick)
                 seen = [await anext(watch)]
                 while seen[-1] < second.tick:
                     seen.append(await anext(watch))
