@@ -32,7 +32,10 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
             '"earliest"}`, `"latest"`, `{"id": 5}`, `{"tick": 5}` or `{"timestamp": 5}`'
         ),
     ),
-    "startingTick": ("", "instead: the first time tick to read"),
+    "startingTick": (
+        "",
+        "instead: the first time tick to read; a data loss when retention has passed it",
+    ),
     "startingTimestamp": (
         "",
         "instead: the first moment to read, in Unix milliseconds or ISO 8601 with a zone",
