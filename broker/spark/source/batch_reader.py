@@ -33,7 +33,7 @@ class BatchReader:
     @told_to_spark()
     def partitions(self) -> Sequence[InputPartition]:
         subscribed, wanted = self._subscribed, self._range
-        start = subscribed.at(subscribed.options.starting)
+        start = subscribed.start(wanted.includes, wanted.after)
         end = subscribed.at(subscribed.options.ending)
         names = [name for name in end.ends if wanted.includes(name)]
         if not names:

@@ -18,11 +18,13 @@ from broker.spark.refusals import BadCheckpoint
 
 Offset = dict[str, Any]
 """`{"ends": {vchannel: first id behind the position, ...}, "tick": tick}`, sorted. Vchannels that
-were read further than `tick` have theirs in `"ahead": {vchannel: tick, ...}`."""
+were read further than `tick` have theirs in `"ahead": {vchannel: tick, ...}`; those that the offset
+before did not have begin at `"began": {vchannel: [tick, id], ...}`."""
 
 TICK: Final = "tick"
 ENDS: Final = "ends"
 AHEAD: Final = "ahead"
+BEGAN: Final = "began"
 BEHIND: Final = "behind"
 """Only in progress reports: what was not read yet."""
 
@@ -31,12 +33,14 @@ BEHIND: Final = "behind"
 class Position:
     """Everything up to `tick` was read; on the vchannels of `ahead` up to the tick there.
 
-    `ends`: the first id that was not read, of every vchannel.
+    `ends`: the first id that was not read, of every vchannel. `began`: where those were when they
+    joined that the offset before did not have; so a later look, or a replay, finds the same.
     """
 
     tick: TimeTick
     ends: Mapping[str, MessageId]
     ahead: Mapping[str, TimeTick] = field(default_factory=dict)
+    began: Mapping[str, tuple[TimeTick, MessageId]] = field(default_factory=dict)
 
     def of(self, name: str) -> TimeTick:
         """Return how far a vchannel was read; 0 for one that was not read at all."""
@@ -99,6 +103,9 @@ def to_offset(position: Position) -> Offset:
         ENDS: {name: int(end) for name, end in sorted(position.ends.items())},
         TICK: int(position.tick),
     }
+    if position.began:
+        began = {name: [int(tick), int(id)] for name, (tick, id) in sorted(position.began.items())}
+        offset = {BEGAN: began, **offset}
     if position.ahead:
         ahead = {name: int(tick) for name, tick in sorted(position.ahead.items())}
         offset = {AHEAD: ahead, **offset}
@@ -110,12 +117,14 @@ def to_position(offset: Mapping[str, Any]) -> Position:
     old release.
     """
     tick, ends, ahead = offset.get(TICK), offset.get(ENDS), offset.get(AHEAD, {})
+    began = offset.get(BEGAN, {})
     # Not isinstance: a JSON `true` would pass as an int.
-    if type(tick) is int and _are_numbers(ends) and _are_numbers(ahead):
+    if type(tick) is int and _are_numbers(ends) and _are_numbers(ahead) and _are_pairs(began):
         return Position(
             TimeTick(tick),
             {name: MessageId(end) for name, end in ends.items()},
             {name: TimeTick(it) for name, it in ahead.items()},
+            {name: (TimeTick(it), MessageId(id)) for name, (it, id) in began.items()},
         )
     shown = f"{str(dict(offset))[:200]}"
     if offset and all(isinstance(shards, dict) for shards in offset.values()):
@@ -128,6 +137,13 @@ def to_position(offset: Mapping[str, Any]) -> Position:
 
 def _are_numbers(found: object) -> TypeGuard[dict[str, int]]:
     return isinstance(found, dict) and all(type(it) is int for it in found.values())
+
+
+def _are_pairs(found: object) -> TypeGuard[dict[str, tuple[int, int]]]:
+    return isinstance(found, dict) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(type(it) is int for it in pair)
+        for pair in found.values()
+    )
 
 
 def check_subscription(position: Position, vchannels: Collection[str]) -> None:

@@ -7,6 +7,7 @@ Next: broker/spark/source/subscribed.py
 """
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 from broker.client import Cut
@@ -78,8 +79,15 @@ class NextCut:
         if newest is None:
             return None
         begin = self._subscribed.joined(start, newest)
-        if not begin.ends.keys() <= start.ends.keys():
-            return begin  # empty: so the checkpoint has the beginning of what has joined
+        end = self._reached(start, begin, newest, limits)
+        new = [name for name in begin.ends if name not in start.ends]
+        if end is None or not new:
+            return end
+        return replace(end, began={name: (begin.of(name), begin.ends[name]) for name in new})
+
+    def _reached(
+        self, start: Position, begin: Position, newest: Cut, limits: TriggerLimits
+    ) -> Position | None:
         if newest.tick <= begin.tick:
             return None
         found = self._first_rows(begin, newest, limits)

@@ -39,8 +39,11 @@ def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPa
 
     Raises DataLoss when retention removed some of it.
     """
-    end = subscribed.without_dropped(start, end)
     start = subscribed.beginning_with(start, end)
+    names = subscribed.remaining(start, end)
+    if not names:
+        return []
+    end = end.of_some(names)
     levels = _levels(start, end)
     if not levels:
         return []

@@ -185,7 +185,7 @@ class SpanReader:
 
     def _resume_behind_seen(self) -> None:
         """Let the next stream start at the last row yielded, so that nothing else is sent again."""
-        tick, _ = self._seen
+        tick, id = self._seen
         # More rows of the last tick may follow.
         if tick - 1 <= self._start.tick or self._without_cut_txns:
             return
@@ -194,7 +194,8 @@ class SpanReader:
         # After the cut: when retention has come further, its ends are where the log begins now.
         held = self._gateway.held(names[:1])[names[0]]  # all are of one log
         try:
-            refuse_removed(names[0], tick - 1, held)
+            if held.first_id > id + 1:  # else nothing behind the last row is gone
+                refuse_removed(names[0], tick - 1, held)
         except OutOfRange as error:
             self._accept_loss(error)
         else:

@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._first is None:
             bound = self._subscribed.options.starting
-            self._first = self._subscribed.at(bound)
+            self._first = self._subscribed.start()
             self._pin_start = bound == "latest" or isinstance(bound, Each | AtCursor | AtGroup)
         return to_offset(self._first)
 

@@ -4,7 +4,7 @@ Next: broker/spark/gateway.py
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.client import Cut, InvalidArgument
@@ -57,6 +57,8 @@ class Subscribed:
         self._named = NamedCollections(self.gateway, options)
         self._shapes: dict[str | None, Shape] = {}
         self._measured: tuple[Sequence[str], Measurement] | None = None
+        self._exact: dict[str, int] = {}
+        """Vchannels of which the start names a tick, behind which nothing may be missing."""
 
     @property
     def vchannels(self) -> list[str]:
@@ -111,21 +113,28 @@ class Subscribed:
             start = position_of({name: start.of(name) for name in ends}, ends) if ends else start
         return self.beginning_with(start, at_cut(newest))
 
-    def without_dropped(self, start: Position, end: Position) -> Position:
-        """Return an end without the collections that were dropped since it was chosen.
+    def remaining(self, start: Position, end: Position) -> list[str]:
+        """Return the vchannels of an end but those that were dropped since it was chosen.
 
-        Raises DataLoss when they had unread rows.
+        Raises DataLoss when these had unread rows.
         """
         if not self.options.pattern:
-            return end
+            return list(end.ends)
         self.look_again()
         gone = [name for name in end.ends if name not in self.vchannels]
         for name in gone:
-            self._refuse_unread(start, [name], end.of(name))
-        return end.of_some([name for name in end.ends if name not in gone]) if gone else end
+            # What lies behind the end is looked for when the next one is chosen.
+            if start.of(name) < end.of(name):
+                self._refuse_unread(start, [name], end.of(name))
+        return [name for name in end.ends if name not in gone]
 
     def beginning_with(self, start: Position, end: Position) -> Position:
         """Return a start with all vchannels of an end: those it lacks from their beginning."""
+        known = {name: it for name, it in end.began.items() if name not in start.ends}
+        if known:
+            ticks = {name: tick for name, (tick, _) in known.items()}
+            start = start.joined(position_of(ticks, {name: id for name, (_, id) in known.items()}))
+        # Of an offset that an earlier release has written.
         new = [name for name in end.ends if name not in start.ends]
         return start.joined(self._earliest(new)) if new else start
 
@@ -155,6 +164,26 @@ class Subscribed:
                 rows, size = rows + found.rows, size + found.bytes
         return rows, size
 
+    def start(self, is_wanted: Callable[[str], bool] = lambda _: True, after: int = 0) -> Position:
+        """Return the position at which the query starts now. Raises BadOption.
+
+        DataLoss when it names ticks, and retention removed messages behind them of vchannels that
+        are wanted, and behind the tick `after`.
+        """
+        self._exact = {}
+        found = self.at(self.options.starting)
+        exact = {name: max(tick, after) for name, tick in self._exact.items() if is_wanted(name)}
+        # Now: when retention came further before the cuts, they are where the logs begin now.
+        held = self.gateway.held([*exact]) if exact else {}
+        lost = [
+            f"messages behind tick {exact[name]} were removed from the log of {name}, which begins"
+            f" at id {it.first_id} now"
+            for name, it in held.items()
+            if it.removed_tick > exact[name]
+        ]
+        self._tell(lost)
+        return found
+
     def at(self, bound: Bound) -> Position:
         """Return the position that a bound means now. Raises BadOption for one in the future."""
         match bound:
@@ -181,22 +210,8 @@ class Subscribed:
         except InvalidArgument as error:
             raise BadOption(start.option, start.text, f"it is in the future: {error}") from error
         if start.keeps_all:
-            self._refuse_removed(names, start.tick)
+            self._exact |= dict.fromkeys(names, start.tick)
         return found
-
-    def _refuse_removed(self, names: Sequence[str], after: int) -> None:
-        """Raise DataLoss when retention removed messages behind the tick at which a query starts.
-
-        After the cut there: its ends are then where the logs begin now.
-        """
-        held = self.gateway.held(names)
-        lost = [
-            f"messages behind tick {after} were removed from the log of {name}, which begins at id"
-            f" {it.first_id} now"
-            for name, it in held.items()
-            if it.removed_tick > after
-        ]
-        self._tell(lost)
 
     def _tell(self, lost: Sequence[str]) -> None:
         """Raise DataLoss, or log what the query accepts."""

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import GreaterThan
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.client import Client, ConnectionLost
 from broker.spark.gateway import AnyScanner, Gateway
 from broker.spark.refusals import DataLoss
+from broker.spark.source.batch_reader import BatchReader
 from broker.spark.source.bounds import TICK_LOGICAL_BITS
 from broker.spark.source.reading import SpanPartition, SpanReader
 from broker.spark.source.source_options import parse
@@ -79,3 +81,31 @@ def test_a_tick_to_start_at_that_retention_has_passed_is_a_loss(world: World, op
 def starting(world: World, **given: str) -> StreamReader:
     parsed = parse({"server": world._address, "subscribe": V} | given, streaming=True)
     return StreamReader(Subscribed(parsed, declared(parsed)))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_batch_query_misses_nothing_that_its_filter_leaves_out(
+    world: World, *, filtered: bool
+) -> None:
+    world.append(b"before")
+    at = world.call(world.log.cut, V)
+    world.append(b"lost")
+    world.fill(KEPT_SEGMENTS + 2)
+    world.until_forgotten(int(at.ends[V]) + 1)
+    here = world.call(world.log.cut, V)
+    world.append(b"kept")
+    given = {"subscribe": V, "startingTick": str(int(at.tick) + 1)}
+    parsed = parse({"server": world._address} | given, streaming=False)
+    reader = BatchReader(Subscribed(parsed, declared(parsed)))
+    if not filtered:
+        with pytest.raises(DataLoss):
+            reader.partitions()
+        return
+    reader.push([GreaterThan(("time_tick",), int(here.tick))])
+    found = [
+        value.as_py()
+        for partition in reader.partitions()
+        for rows in reader.read(partition)
+        for value in rows.column("value")
+    ]
+    assert found == [b"kept"]

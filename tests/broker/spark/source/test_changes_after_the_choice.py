@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker.spark.gateway import Gateway
 from broker.spark.refusals import DataLoss
@@ -61,7 +61,71 @@ def test_a_micro_batch_with_a_collection_that_was_dropped_since_is_left_behind(
     end = reader.latestOffset(start, ALL)
     world.do(lambda log: log.collections.drop(dropped))
     reader = by_pattern(world, prefix, loss="false") if restarted else reader
-    assert numbers(reader, start, end) in ([1], [1, 2])
+    assert numbers(reader, start, end) == [1]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_collection_that_joined_and_was_dropped_with_nothing_to_read_ends_no_query(
+    world: World, restarted: bool
+) -> None:
+    prefix = f"joined_dropped{restarted}".lower()
+    first = world.make(f"{prefix}_1")
+    world.append(first, 1)
+    reader = by_pattern(world, prefix)
+    _, start = run(reader, reader.initialOffset(), ALL)
+    second = world.make(f"{prefix}_2")
+    end = reader.latestOffset(start, ALL)
+    assert len(end["ends"]) == 2 * len(start["ends"])
+    world.do(lambda log: log.collections.drop(second))
+    reader = by_pattern(world, prefix) if restarted else reader
+    assert numbers(reader, start, end) == []
+    world.append(first, 2)
+    assert numbers(reader, end, reader.latestOffset(end, ALL)) == [2]
+
+
+def test_one_that_was_read_whole_and_dropped_while_others_catch_up_is_no_loss(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_cut, "LOOK_AGAIN_S", 1e9)
+    first = world.make("ahead_1")
+    world.append(first, 1)
+    reader = by_pattern(world, "ahead")
+    begin = reader.initialOffset()
+    second = world.make("ahead_2")
+    world.append(second, *range(10, 20))
+    world.append(first, 2)
+    start = reader.latestOffset(begin, ALL)  # the first alone, whole
+    reader = by_pattern(world, "ahead")
+    joined = reader.latestOffset(start, ReadMaxRows(2))
+    end = reader.latestOffset(joined, ReadMaxRows(2))
+    assert "ahead" in end
+    before = numbers(reader, joined, end)
+    assert before
+    world.do(lambda log: log.collections.drop(first))
+    assert numbers(reader, joined, end) == before
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_pattern_whose_only_collection_is_made_again_goes_on_with_the_new_one(
+    world: World, loss: str, rows: bool
+) -> None:
+    prefix = f"again{loss}{rows}".lower()
+    name = world.make(f"{prefix}_1")
+    world.append(name, *([1] if rows else []))
+    reader = by_pattern(world, prefix, loss=loss)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL) if rows else start
+    world.do(lambda log: log.collections.drop(name))
+    world.append(world.make(name), 7)
+    reader = by_pattern(world, prefix, loss=loss)
+    if rows and loss == "true":
+        with pytest.raises(DataLoss):
+            numbers(reader, start, end)
+        return
+    assert numbers(reader, start, end) == []
+    found, _ = run(reader, end, ALL)
+    assert [it for each in found for it in each] == [7]
 
 
 def test_a_barrier_gets_reports_after_a_token_was_replaced(world: World) -> None:

@@ -1,6 +1,7 @@
 """An offset is a cut, and equal cuts are equal text; what is none is refused with a way out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,8 @@ def test_a_cut_goes_through_a_checkpoint_whatever_the_order_of_its_channels() ->
         ({"tick": 7}, "not an offset of this source"),
         ({"tick": 7, "ends": {"a": {"b": 1}}}, "not an offset of this source"),
         ({"tick": 7, "ends": {"a": 1}, "ahead": {"a": True}}, "not an offset of this source"),
+        ({"tick": 7, "ends": {"a": 1}, "began": {"a": 3}}, "not an offset of this source"),
+        ({"tick": 7, "ends": {"a": 1}, "began": {"a": [3, 1, 2]}}, "not an offset of this source"),
     ],
 )
 def test_an_offset_of_another_kind_is_refused(offset: Offset, told: str) -> None:
@@ -81,6 +84,15 @@ def test_a_range_is_lost_where_the_log_begins_later_or_ends_before_it() -> None:
 
 def test_a_channel_that_did_not_move_has_lost_nothing() -> None:
     assert losses(cut(5, a=10), cut(9, a=10), held(a=(15, 15))) == []
+
+
+def test_where_vchannels_joined_goes_through_a_checkpoint_too() -> None:
+    began = {"b": (TimeTick(4), MessageId(2)), "a": (TimeTick(0), MessageId(1))}
+    text = json.dumps(to_offset(replace(cut(7, a=9, b=9), began=began)))
+    assert text == ('{"began": {"a": [0, 1], "b": [4, 2]}, "ends": {"a": 9, "b": 9}, "tick": 7}')
+    restored = to_position(json.loads(text))
+    assert restored.began == began
+    assert restored.of_some(["a"]).began == {}, "only the offset with which they joined has it"
 
 
 def test_vchannels_that_are_ahead_go_through_a_checkpoint_too() -> None:
