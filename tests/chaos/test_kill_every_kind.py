@@ -37,6 +37,7 @@ KINDS = (
     "/root/coordinator/commits/committer",
     "/root/coordinator/consumption",
     "/root/coordinator/cut_lock",
+    "/root/coordinator/node_probe",
     "/root/coordinator/oracle",
     "/root/coordinator/reconcilers/*",
     "/root/coordinator/sys_config",

@@ -27,7 +27,7 @@ def test_who_joins_again_has_only_the_later_lease() -> None:
     peers.join("a", PeerLease(1, 10.0, 0.0))
     peers.join("a", PeerLease(2, 5.0, 1.0))
     assert peers.lease_of("a") == PeerLease(2, 5.0, 1.0)
-    assert len(peers) == 1
+    assert (len(peers), peers.longest_lease_s) == (1, 5.0)
     assert peers.overdue(6.5) == ("a",)
 
 
@@ -37,6 +37,7 @@ def test_who_left_is_neither_late_nor_a_member() -> None:
     peers.leave("a")
     peers.leave("a")
     assert peers.silent(9.0) == peers.overdue(9.0) == peers.names() == ()
+    assert peers.longest_lease_s == 0.0
     assert peers.lease_of("a") is None
     assert "a" not in peers
 
