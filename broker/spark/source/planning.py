@@ -7,7 +7,6 @@ The streaming and the batch reader use the same plan.
 Next: broker/spark/source/reading.py
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,6 @@ from broker.client import Cut
 from broker.core.naming import pchannel_of
 from broker.model.channel import ChannelOffsets
 from broker.model.ids import PChannelName, TimeTick
-from broker.spark.refusals import DataLoss
 from broker.spark.source.cut_offsets import Position, losses
 from broker.spark.source.reading import Span, SpanPartition
 from broker.spark.source.subscribed import Subscribed
@@ -31,7 +29,6 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 """Approximate size of a partition. A task reads this much in less than a second."""
 ALONE_MAX: Final = 64
 """With more vchannels than this, those of one pchannel share partitions."""
-log = logging.getLogger("tidemark.spark")
 
 
 def plan(subscribed: Subscribed, start: Position, end: Position) -> list[InputPartition]:
@@ -79,10 +76,7 @@ def _check(subscribed: Subscribed, start: Position, end: Position) -> Mapping[st
     held = subscribed.gateway.held(list(end.ends))
     kept = Position(start.tick, {name: start.ends[name] for name in end.ends}, start.ahead)
     lost = losses(kept, end, held)
-    if lost and subscribed.options.fail_on_data_loss:
-        raise DataLoss(lost)
-    for sentence in lost:
-        log.warning("tidemark: data loss accepted: %s", sentence)
+    subscribed.tell(lost)
     return held
 
 

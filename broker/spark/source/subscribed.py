@@ -181,7 +181,7 @@ class Subscribed:
             for name, it in held.items()
             if it.removed_tick > exact[name]
         ]
-        self._tell(lost)
+        self.tell(lost)
         return found
 
     def at(self, bound: Bound) -> Position:
@@ -213,7 +213,7 @@ class Subscribed:
             self._exact |= dict.fromkeys(names, start.tick)
         return found
 
-    def _tell(self, lost: Sequence[str]) -> None:
+    def tell(self, lost: Sequence[str]) -> None:
         """Raise DataLoss, or log what the query accepts."""
         if lost and self.options.fail_on_data_loss:
             raise DataLoss(lost)
@@ -300,4 +300,4 @@ class Subscribed:
             for name, it in held.items()
             if start.of(name) < it.purged_tick
         ]
-        self._tell(lost)
+        self.tell(lost)
