@@ -72,7 +72,8 @@ class NextCut:
 
         The micro-batch may be empty when other vchannels of the same logs have received so much
         that retention could reach `start`. Without it, nobody could tell later that nothing was
-        lost.
+        lost. It is empty, too, when a collection joined whose rows are held back for more: the
+        checkpoint must have it before they can be removed.
         """
         self._look_for_collections()
         newest = self._grown(start)
@@ -81,9 +82,10 @@ class NextCut:
         begin = self._subscribed.joined(start, newest)
         end = self._reached(start, begin, newest, limits)
         new = [name for name in begin.ends if name not in start.ends]
-        if end is None or not new:
+        if not new:
             return end
-        return replace(end, began={name: (begin.of(name), begin.ends[name]) for name in new})
+        began = {name: (begin.of(name), begin.ends[name]) for name in new}
+        return replace(end or begin, began=began)
 
     def _reached(
         self, start: Position, begin: Position, newest: Cut, limits: TriggerLimits

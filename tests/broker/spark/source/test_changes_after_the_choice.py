@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from broker.spark.gateway import Gateway
 from broker.spark.refusals import DataLoss
@@ -46,6 +46,29 @@ def test_rows_of_a_collection_that_joined_and_was_purged_since_are_a_loss(
     purge_now(world, second)
     with pytest.raises(DataLoss):
         _ = [numbers(reader, start, end) for start, end in pairwise(offsets)]
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_rows_that_are_held_back_when_their_collection_joins_are_not_lost_in_silence(
+    world: World, *, dropped: bool
+) -> None:
+    prefix = f"held_back{dropped}".lower()
+    first = world.make(f"{prefix}_1")
+    world.append(first, 1)
+    reader = by_pattern(world, prefix)
+    _, before = run(reader, reader.initialOffset(), ALL)
+    second, few = world.make(f"{prefix}_2"), ReadMinRows(3)
+    world.append(second, 2)
+    joined = reader.latestOffset(before, few)
+    assert numbers(reader, before, joined) == []
+    assert reader.latestOffset(joined, few) == joined, "one empty micro-batch"
+    if dropped:
+        world.do(lambda log: log.collections.drop(second))
+    else:
+        purge_now(world, second)
+    world.append(first, 3, 4, 5)
+    with pytest.raises(DataLoss):
+        numbers(reader, joined, reader.latestOffset(joined, few))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
