@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.client import Collection
 from broker.core.naming import collection_id_of
+from broker.model.ids import TICK_LOGICAL_BITS, TimeTick
 from broker.spark.gateway import Gateway
 from broker.spark.refusals import BadOption
 from broker.spark.source import columns, message_rows
@@ -15,6 +16,9 @@ from broker.spark.source.source_options import Options
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+TICK_AGE_MS = 10_000
+"""A collection is created at a tick. A node may give out a tick that it has had a little longer."""
 
 
 class NamedCollections:
@@ -46,6 +50,11 @@ class NamedCollections:
         """Return the newest schema of the collection of a vchannel; None for messages."""
         name = self.with_columns(vchannel)
         return None if name is None else self._gateway.columns(name)
+
+    def created_after(self, vchannel: str) -> TimeTick:
+        """Return a tick that is below every message of the collection of a vchannel."""
+        found = self._collection(vchannel)
+        return TimeTick(max(0, found.created_ms - TICK_AGE_MS) << TICK_LOGICAL_BITS if found else 0)
 
     def look_again(self) -> bool:
         """Ask the broker again; return whether other collections match than before."""

@@ -111,7 +111,8 @@ class Subscribed:
             self._refuse_unread(start, gone, newest.tick)
             ends = {name: end for name, end in start.ends.items() if name in newest.ends}
             start = position_of({name: start.of(name) for name in ends}, ends) if ends else start
-        return self.beginning_with(start, at_cut(newest))
+        new = [name for name in newest.ends if name not in start.ends]
+        return start.joined(self._before_rows(new, newest.tick)) if new else start
 
     def remaining(self, start: Position, end: Position) -> list[str]:
         """Return the vchannels of an end but those that were dropped since it was chosen.
@@ -231,6 +232,26 @@ class Subscribed:
                 cut = self.gateway.cut([name], it.purged_tick)
                 found = found.then(cut) if cut.ends[name] > it.first_id else found
         return found
+
+    def _before_rows(self, names: Sequence[str], newest: TimeTick) -> Position:
+        """Return a place before the first rows of collections, close to them.
+
+        Where a log begins would be too early: when retention takes what lies there, which is of
+        others, a replay could not tell that from a loss. Only there, though, is the beginning of
+        what retention or a purge has taken some of already.
+        """
+        created = {name: self._named.created_after(name) for name in names}
+        after = min(*created.values(), newest - 1)
+        found = self.gateway.measure(names, after, newest, rows_max=1, bytes_max=0)
+        firsts = [steps[0].first_tick - 1 for steps in found.steps.values() if steps]
+        # Not 0, which would be the newest cut.
+        cut = self.gateway.cut(names, max(1, min([found.choice.tick, *firsts])))
+        # After the cut: its ids are those of the tick when nothing behind that was removed.
+        held = self.gateway.held(names)
+        cut_short = [
+            name for name, it in held.items() if it.purged_tick or it.removed_tick > created[name]
+        ]
+        return at_cut(cut).joined(self._earliest(cut_short)) if cut_short else at_cut(cut)
 
     def _before(self, name: str, message_id: int) -> Cut:
         """Return the cut before the first message of a vchannel with this id or a larger one."""

@@ -45,6 +45,12 @@ class World:
         for value in values:
             self.call(self.log.append, V, value)
 
+    def create(self, name: str) -> None:
+        async def create() -> None:
+            await self.log.collections.create(name, shards=1)
+
+        self.call(create)
+
     def fill(self, segments: int) -> None:
         for _ in range(4 * segments):
             self.append(b"filler" + os.urandom(SEGMENT_BYTES // 4))
@@ -71,7 +77,8 @@ class World:
         self.call(watch)
 
     def reader(self, **options: str) -> StreamReader:
-        given = {"server": self._address, "subscribe": V, "startingOffsets": "earliest"} | options
+        given = {"server": self._address, "startingOffsets": "earliest"} | options
+        given |= {} if "subscribePattern" in options else {"subscribe": options.get("subscribe", V)}
         parsed = parse(given, streaming=True)
         return StreamReader(Subscribed(parsed, declared(parsed)))
 
@@ -195,3 +202,23 @@ def test_a_query_that_waits_for_rows_is_not_lost_when_retention_takes_those_of_o
     world.call(world.log.append, QUIET, b"second")
     end = reader.latestOffset(later, ReadAllAvailable())
     assert values(reader, reader.partitions(later, end)) == [b"second"]
+
+
+def test_a_collection_that_joined_loses_nothing_when_retention_takes_what_was_there_before_it(
+    world: World,
+) -> None:
+    world.create("joins_1")
+    reader = world.reader(subscribePattern="joins_.")
+    before = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    world.fill(3)
+    read = reader.latestOffset(before, ReadAllAvailable())
+    world.create("joins_2")
+    world.call(world.log.append, "joins_2", b"kept")
+    reader = world.reader(subscribePattern="joins_.")
+    first_id = world.first_id()
+    end = reader.latestOffset(read, ReadAllAvailable())
+    assert values(reader, reader.partitions(read, end)) == [b"kept"]
+    world.fill(2)
+    world.until_forgotten(first_id)
+    reader = world.reader(subscribePattern="joins_.")
+    assert values(reader, reader.partitions(read, end)) == [b"kept"]
