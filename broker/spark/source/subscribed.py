@@ -108,7 +108,9 @@ class Subscribed:
         """
         gone = [name for name in start.ends if name not in newest.ends]
         if gone:
-            self._refuse_unread(start, gone, newest.tick)
+            # The cut is one of other logs, which may be behind these.
+            closed = [it.closed_tick for it in self.gateway.held(gone).values()]
+            self._refuse_unread(start, gone, max(newest.tick, *closed))
             ends = {name: end for name, end in start.ends.items() if name in newest.ends}
             start = position_of({name: start.of(name) for name in ends}, ends) if ends else start
         new = [name for name in newest.ends if name not in start.ends]
@@ -301,6 +303,8 @@ class Subscribed:
         return self._at_each(Each(each, text))
 
     def _rows(self, name: str, after: int, until: int) -> int:
+        if after >= until:
+            return 0
         try:
             return self.measure([name], after, until).choice.rows
         except NoSuchVChannel:
