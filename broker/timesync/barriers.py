@@ -6,6 +6,7 @@ barrier had peers before the start: it passes nothing until all of them have had
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -50,6 +51,12 @@ EARLY_REPORTS_MAX = 1024
 FORGET_S = 600.0
 """A barrier without peers for this long is removed."""
 
+HOLD_S_MIN = 5.0
+"""Shortest wait for earlier peers: a client needs 3 s to leave a coordinator that is silent."""
+
+SERIES_BITS = 31
+"""The upper bits of a lease's id say which start of the actor gave it out."""
+
 AHEAD_MS_MAX = 10_000
 """How far a report may be ahead of the last polled tick, which may be a little old."""
 
@@ -69,13 +76,14 @@ class Barriers(Actor[BarrierMessage]):
         self._early_reports: list[Caller] = []
         self._horizon = TimeTick(0)
         self._removals = 0
-        self._began_s = 0.0
-        self._earlier: set[str] = set()
-        """Barriers that had peers before the start, which may not all be back yet."""
+        self._series = 0
+        self._earlier: dict[str, float] = {}
+        """Barriers that had peers before the start: when the first one was heard; -inf when the
+        wait for them is over."""
 
     async def started(self, context: Context[BarrierMessage]) -> None:
         self._context = context
-        self._began_s = self._now_s()
+        self._series = context.random.getrandbits(SERIES_BITS)
         context.on_beat(SWEEP_S, SweepBarriers())
 
     async def receive(self, batch: Sequence[Caller]) -> None:
@@ -115,11 +123,7 @@ class Barriers(Actor[BarrierMessage]):
                 self._look_for_earlier(report)
                 # Before the first poll nothing tells a tick of the future from a good one: the
                 # report waits, so that peers are not refused at each start of the coordinator.
-                if (
-                    report.tick
-                    and not self._horizon
-                    and len(self._early_reports) < EARLY_REPORTS_MAX
-                ):
+                if self._is_early(report) and len(self._early_reports) < EARLY_REPORTS_MAX:
                     self._early_reports.append(envelope)
                 else:
                     envelope.reply(self._report(report))
@@ -154,7 +158,8 @@ class Barriers(Actor[BarrierMessage]):
         if sum(map(len, self._groups.values())) >= PEERS_MAX:
             raise Refused(StreamingCode.INNER, f"there are {PEERS_MAX} peers already; the limit")
         # A random id: leases that an earlier incarnation of this actor gave out are void here.
-        lease = PeerLease(self._context.random.getrandbits(62), join.lease_s, self._now_s())
+        lease_id = self._series << SERIES_BITS | self._context.random.getrandbits(SERIES_BITS)
+        lease = PeerLease(lease_id, join.lease_s, self._now_s())
         group = self._groups.get(join.barrier)
         if group is None:
             if len(self._groups) >= BARRIERS_MAX:
@@ -171,27 +176,42 @@ class Barriers(Actor[BarrierMessage]):
         self._hold_if_earlier(group)
         return Joined(lease.id, lease.lease_s, group.passed)
 
+    def _is_early(self, report: ReportTick) -> bool:
+        """Whether the report has to wait. It renews the lease before, and is refused without one.
+
+        A peer of before the start has to join again now: it must not learn that from a late answer.
+        """
+        if report.tick == 0 or self._horizon:
+            return False
+        group = self._member_of(report.barrier, report.peer, report.lease_id)
+        group.hear(report.peer, self._now_s())
+        return True
+
     def _look_for_earlier(self, report: ReportTick) -> None:
         """Note the barrier of a peer that was a member before the start."""
         name, group = report.barrier, self._groups.get(report.barrier)
         known = group is not None and not group.is_stranger(report.peer)
+        # A peer that has left, or a barrier that was forgotten, was not there before the start.
+        ours = report.lease_id >> SERIES_BITS == self._series
         # Leases of this actor are not 0, and pchannels have none.
-        if known or not report.lease_id or name == CLUSTER_BARRIER:
+        if known or ours or not report.lease_id or name == CLUSTER_BARRIER:
             return
         if len(name) <= NAME_LENGTH_MAX and len(self._earlier) < BARRIERS_MAX:
-            self._earlier.add(name)
+            self._earlier.setdefault(name, self._now_s())
             if group is not None:
                 self._hold_if_earlier(group)
 
     def _hold_if_earlier(self, group: Group) -> None:
-        """Let nothing pass until the leases that peers had before the start would have ended.
+        """Let nothing pass for a lease after the first peer of before the start was heard.
 
-        A peer that lives renews its lease within a part of it, so it is back by then. The peers of
-        one barrier have much the same lease; the longest one that is known counts.
+        Not after the start: peers may reach the server later. A peer that lives renews its lease
+        within a part of it, so it is back by then. The peers of one barrier have much the same
+        lease; the longest one that is known counts.
         """
-        until_s = self._began_s + group.longest_lease_s
+        heard_s = self._earlier.get(group.name, -math.inf)
+        until_s = heard_s + max(group.longest_lease_s, HOLD_S_MIN)
         left_s = until_s - self._now_s()
-        if group.name in self._earlier and left_s > 0:
+        if left_s > 0:
             if not group.held:
                 cause = "peers of before the start may join again"
                 log.info("barrier %s passes nothing for %.1f s: %s", group.name, left_s, cause)
@@ -283,7 +303,7 @@ class Barriers(Actor[BarrierMessage]):
                 )
                 self._tell(group)
             if group.release(now_s):
-                self._earlier.discard(group.name)
+                self._earlier[group.name] = -math.inf
                 self._tell(group)
             if group.idle_since_s is not None and now_s - group.idle_since_s > FORGET_S:
                 del self._groups[group.name]
