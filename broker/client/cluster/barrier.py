@@ -86,8 +86,8 @@ class Peer:
         self._lease_s = lease_s
         self._interval_ms = interval_ms
         self._lease_id = 0
-        self._in_doubt = False
-        """Whether a join may have been carried out whose answer, the lease, did not come."""
+        self._doubt_until_s = 0.0
+        """Until when a join whose answer, the lease, did not come may hold the place."""
         self._tick = 0
         self._replaced: ChannelFenced | None = None
         self._renewing = anyio.CancelScope()
@@ -124,12 +124,16 @@ class Peer:
         """Report a tick, under a new lease if the old one has ended."""
         # One at a time: two reports that both found the lease ended would join twice.
         async with self._sending:
-            limit_s = max(self._lease_s / RENEWALS, ANSWER_S)
             try:
-                with anyio.fail_after(limit_s):
+                with anyio.fail_after(self._limit_s):
                     return await self._reported(tick)
             except TimeoutError:
-                raise DeadlineExceeded(f"no answer within {limit_s:.1f} s") from None
+                raise DeadlineExceeded(f"no answer within {self._limit_s:.1f} s") from None
+
+    @property
+    def _limit_s(self) -> float:
+        """How long one attempt may take."""
+        return max(self._lease_s / RENEWALS, ANSWER_S)
 
     async def _reported(self, tick: int) -> TimeTick:
         try:
@@ -138,7 +142,7 @@ class Peer:
             # The lease has ended, or the server has restarted: it does not store barriers.
             passed = await self._report_anew(tick)
         except ChannelFenced as error:
-            if not self._in_doubt:
+            if anyio.current_time() >= self._doubt_until_s:
                 self._replaced = error
                 raise
             # By its own join: that was carried out, and its answer was lost.
@@ -157,9 +161,10 @@ class Peer:
 
     async def _join(self) -> None:
         # Before the call, and not in a handler of errors: the call may also be cancelled.
-        self._in_doubt = True
+        # After its lease, which begins at the server within the limit, the place is another's.
+        self._doubt_until_s = anyio.current_time() + self._limit_s + self._lease_s
         self._lease_id = await self._calls.join(self._member, self._lease_s, self._interval_ms)
-        self._in_doubt = False
+        self._doubt_until_s = 0.0
 
     async def _renew(self) -> None:
         with self._renewing:

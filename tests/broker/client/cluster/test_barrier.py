@@ -59,6 +59,8 @@ class ServerCalls(BarrierCalls):
     def __init__(self) -> None:
         self.group: Group | None = None
         self.lost = 0
+        self.cut_after_loss = False
+        self.cut = False
         self.slow_s = 0.0
         self.silent = False
         self._ids = count(1)
@@ -72,11 +74,14 @@ class ServerCalls(BarrierCalls):
         await anyio.sleep(self.slow_s)
         if self.lost:
             self.lost -= 1
+            self.cut = self.cut_after_loss
             raise LOST
         return lease.id
 
     async def report(self, member: BarrierMember, lease_id: int, tick: int) -> TimeTick:
         await anyio.lowlevel.checkpoint()
+        if self.cut:
+            raise LOST
         if self.silent:
             self.silent = False
             await anyio.sleep_forever()
@@ -130,6 +135,24 @@ def test_a_peer_that_another_program_replaced_later_does_not_take_its_place_back
             for _ in range(2):
                 with pytest.raises(ChannelFenced):
                     await peer.report(2)
+            tasks.cancel_scope.cancel()
+
+    run_seeded(1, scenario)
+
+
+def test_a_peer_that_was_away_for_long_after_a_lost_join_leaves_its_successor_alone() -> None:
+    async def scenario() -> None:
+        server = ServerCalls()
+        async with anyio.create_task_group() as tasks, Peer(server, tasks, MEMBER, 10.0, 0) as peer:
+            server.group, server.lost, server.cut_after_loss = None, 1, True
+            with pytest.raises(DeadlineExceeded):
+                await peer.report(1, deadline_s=1.0)
+            await anyio.sleep(3 * 10.0)
+            successor = await server.join(MEMBER, 10.0, 0)
+            server.cut = False
+            with pytest.raises(ChannelFenced):
+                await peer.report(2)
+            assert await server.report(MEMBER, successor, 3) == 3
             tasks.cancel_scope.cancel()
 
     run_seeded(1, scenario)
