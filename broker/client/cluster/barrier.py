@@ -108,8 +108,10 @@ class Peer:
             return await self._report(max(self._tick, tick))
 
         def may_retry(error: TidemarkError) -> bool:
+            # The server has restarted once more, right after it was joined: join it again.
+            forgotten = isinstance(error, InvalidRequestSequence)
             # Replaced meanwhile: the next attempt raises that, not this error.
-            return error.retriable and error is not self._replaced
+            return (error.retriable or forgotten) and error is not self._replaced
 
         try:
             return await retried(attempt, deadline_s, may_retry=may_retry)

@@ -63,6 +63,7 @@ class ServerCalls(BarrierCalls):
         self.cut = False
         self.slow_s = 0.0
         self.silent = False
+        self.forgetful = False
         self._ids = count(1)
 
     async def join(self, member: BarrierMember, lease_s: float, interval_ms: int) -> int:
@@ -76,6 +77,8 @@ class ServerCalls(BarrierCalls):
             self.lost -= 1
             self.cut = self.cut_after_loss
             raise LOST
+        if self.forgetful:  # restarted right after the answer
+            self.forgetful, self.group = False, None
         return lease.id
 
     async def report(self, member: BarrierMember, lease_id: int, tick: int) -> TimeTick:
@@ -166,6 +169,17 @@ def test_a_silent_coordinator_does_not_cost_a_peer_its_lease() -> None:
             began_s = anyio.current_time()
             assert await peer.report(1) == 1
             assert anyio.current_time() - began_s < 10.0 * 2 / 3
+            tasks.cancel_scope.cancel()
+
+    run_seeded(1, scenario)
+
+
+def test_a_coordinator_that_stops_leading_right_after_a_join_is_no_error() -> None:
+    async def scenario() -> None:
+        server = ServerCalls()
+        async with anyio.create_task_group() as tasks, Peer(server, tasks, MEMBER, 10.0, 0) as peer:
+            server.group, server.forgetful = None, True
+            assert await peer.report(1) == 1
             tasks.cancel_scope.cancel()
 
     run_seeded(1, scenario)
