@@ -106,7 +106,9 @@ class ResumingReader(Generic[B]):
         self._offsets = offsets
         self._reads = reads
         self._backoff = Backoff(max_ms=FOLLOWED_MS_MAX)
-        self._heard_s = 0.0
+        self._counted_s = 0.0
+        """Silence is counted from here on."""
+        self._silent_s = 0.0
         self._served = False
         self._location: Location | None = None
         self._wait: Wait | None = None
@@ -120,10 +122,10 @@ class ResumingReader(Generic[B]):
 
         Raises OutOfRange when retention removed messages before they were read, and final refusals
         of the server. All else is retried: without limit, but in a bounded read only until the
-        server was silent for `silence_s`; then the error of the last attempt is raised. Raises
-        NodeUnreachable when the first node cannot be reached at all.
+        server was silent for `silence_s`, over two attempts at least; then the error of the last
+        one is raised. Raises NodeUnreachable when the first node cannot be reached at all.
         """
-        self._heard_s = anyio.current_time()
+        self._counted_s = anyio.current_time()
         try:
             while not self._reads.done:
                 await self._run_once(deliveries)
@@ -176,7 +178,7 @@ class ResumingReader(Generic[B]):
 
     def _heard(self) -> None:
         self._backoff = self._backoff.succeeded()
-        self._heard_s = anyio.current_time()
+        self._counted_s, self._silent_s = anyio.current_time(), 0.0
 
     async def _held(self) -> ChannelOffsets | None:
         name = self._reads.pchannel
@@ -198,8 +200,13 @@ class ResumingReader(Generic[B]):
 
     def _check_silence(self, error: TidemarkError) -> None:
         self._begin_wait(str(error))
-        silent_s = anyio.current_time() - self._heard_s
-        if self._reads.bounded and silent_s > self._network.silence_s:
+        # No attempt counts for longer than it may be silent, nor is one alone enough: a program
+        # that awaits nothing for a while stops this reader, but not the time.
+        longest_s = min(self._network.open_s + SILENCE_S, self._network.silence_s)
+        now_s = anyio.current_time()
+        self._silent_s += min(now_s - self._counted_s, longest_s)
+        self._counted_s = now_s
+        if self._reads.bounded and self._silent_s > self._network.silence_s:
             raise error
 
     async def _pause(self, location: Location | None, told_s: float) -> None:

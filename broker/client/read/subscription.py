@@ -53,9 +53,12 @@ class Subscription:
         heard: Callable[[], None],
     ) -> None:
         while True:
+            before = self._passed
             batch = self._decoder.feed(frames)
             if batch is not None:
                 await deliveries.put([batch])
+            # Also what brings no message is new, such as a tick; what a stream repeats is not.
+            if batch is not None or self._passed != before:
                 # After the put: the time that the program takes is no silence of the server.
                 heard()
             # After the put, so that the tick is closed only once that batch was taken.
@@ -63,6 +66,10 @@ class Subscription:
             if self._decoder.done:
                 return
             frames = await stream.read(SILENCE_S)
+
+    @property
+    def _passed(self) -> tuple[int, int]:
+        return self._decoder.closed_tick, self._decoder.from_id
 
     async def judge(self, error: ServerRefusal, held: Held) -> None:
         policy, _ = self._progress.resume()
