@@ -3,6 +3,7 @@
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
 from typing import Final, cast
 
@@ -34,7 +35,11 @@ PLAIN_REFUSED = (
 
 
 class NotConnected(OSError):
-    """No connection within `dial_s_max`."""
+    """There was no connection: none within `dial_s_max`, or the attempt failed otherwise."""
+
+
+class LostAtOnce(NotConnected, ConnectionResetError):
+    """The connection was lost before its first use."""
 
 
 class Channel(grpclib.client.Channel):
@@ -105,8 +110,12 @@ class Channel(grpclib.client.Channel):
             if not dialling.expired():
                 raise  # the operating system's own
             raise NotConnected(f"no answer to a connection attempt for {limit_s:g} s") from None
+        except (ssl.SSLError, ConnectionRefusedError):
+            raise  # these say more
+        except OSError as error:
+            raise NotConnected(*error.args) from error
         if not self._connected:
-            raise ConnectionResetError(f"{self._host}:{self._port} ended the connection at once")
+            raise LostAtOnce(f"{self._host}:{self._port} ended the connection at once")
         return protocol
 
     def _protocol_factory(self) -> H2Protocol:

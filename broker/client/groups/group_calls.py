@@ -1,7 +1,6 @@
 """The calls of `tidemark.v1.Groups`, each to the nodes that serve the vchannels."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -13,15 +12,14 @@ from broker.client.cluster.service import ServiceCalls
 from broker.client.errors import (
     AlreadyExists,
     BadTarget,
-    ConnectionLost,
     NoSuchGroup,
     NotOffered,
     OperationIgnored,
-    ServerRefusal,
     TidemarkError,
     Unrecoverable,
 )
 from broker.client.groups.modes import MODES, told_mode
+from broker.client.groups.repeated_changes import RepeatedChange
 from broker.client.groups.turns import Turns
 from broker.client.groups.unsettled_parts import told_first, told_held
 from broker.client.net.connection import Connection
@@ -93,7 +91,8 @@ class GroupCalls:
     ) -> list[GroupView]:
         """Raises AlreadyExists when it is on all of them, unless `exist_ok`.
 
-        On some only: an earlier call was interrupted, and this one completes it. NotOffered by a
+        On some only: an earlier call was interrupted, and this one completes it. After a lost
+        answer a group that is there counts as this one if it is as asked for. NotOffered by a
         server without such a mode.
         """
 
@@ -113,21 +112,24 @@ class GroupCalls:
             views = [_view(it) for it in made]
             return _of_mode(views, new)
         known: dict[str, OperationIgnored] = {}
-        done: set[str] = set()
+        change = RepeatedChange()
 
         async def ask(calls: ServiceCalls, vchannel: str) -> Infos:
             try:
-                with _noting(done, vchannel):
+                with change.noting(vchannel):
                     return [await calls.ask("Create", request(vchannel), v1.GroupInfo)]
             except OperationIgnored as error:
                 known[vchannel] = error
                 return []
 
         made = await self._asked(vchannels, ask)
-        if known and not done:
+        there: list[GroupView] = []
+        if known and (change.done or change.doubted):
+            there = await self.list_all([*known], new.name)
+        own = [it for it in there if it.group.key.vchannel in change.doubted and _is_as(it, new)]
+        if known and not (change.done or own):
             error = known.popitem()[1]
             raise AlreadyExists(error.cause, error.code)
-        there = await self.list_all([*known], new.name) if known else []
         found = sorted([*map(_view, made), *there], key=lambda it: listed_by(it.group.key))
         return _of_mode(found, new)
 
@@ -175,19 +177,19 @@ class GroupCalls:
     async def drop(self, vchannels: Sequence[str], group: str) -> None:
         """Raises NoSuchGroup when it is on none of them, ResourceAcquired while it has members."""
 
-        done: set[str] = set()
+        change = RepeatedChange()
 
         async def ask(connection: Connection, names: Sequence[str]) -> None:
             for name in names:
                 request = v1.DropGroupRequest(vchannel=name, group=group)
                 try:
-                    with _noting(done, name):
+                    with change.noting(name):
                         await self._at(connection).ask("Drop", request, v1.DropGroupResponse)
                 except Unrecoverable:
                     continue  # an earlier call has dropped it here
 
         await self.changes.take(partial(self.owners.ask, vchannels, ask))
-        if not done:
+        if not (change.done or change.doubted):
             raise NoSuchGroup(f"there is no group {group!r} on {', '.join(vchannels)}")
 
     async def list_all(self, vchannels: Sequence[str], group: str = "") -> list[GroupView]:
@@ -255,25 +257,6 @@ class GroupCalls:
         return ServiceCalls(connection, SERVICE, deadline_s=self.deadline_s)
 
 
-@contextmanager
-def _noting(done: set[str], vchannel: str) -> Iterator[None]:
-    """Add the vchannel when the change in the block was carried out, or may have been.
-
-    The change is made again after a lost answer, and is then refused because of its own effect.
-    """
-    refused = False
-    try:
-        yield
-    except TidemarkError as error:
-        unsent = isinstance(error, ConnectionLost) and error.unsent
-        refused = unsent or isinstance(error, ServerRefusal)
-        raise
-    finally:
-        # In case of a cancellation too: no answer was waited for any more.
-        if not refused:
-            done.add(vchannel)
-
-
 async def _together(ask: Callable[[str], Awaitable[Infos]], vchannels: Sequence[str]) -> Infos:
     """Ask about all at once, so that the log of a node stores their changes by few writes.
 
@@ -307,6 +290,18 @@ def _of_mode(views: list[GroupView], new: NewGroup) -> list[GroupView]:
         f"group {new.name!r} on {other[0]} has another mode than the one asked for, or its server"
         " is of a release without ordered groups and made a shared one; drop it, and use another"
         " name or a newer server"
+    )
+
+
+def _is_as(view: GroupView, new: NewGroup) -> bool:
+    """Whether the group is as it is soon after it was created so; `_of_mode` tells another mode."""
+    group, start = view.group, _start(new.start)
+    return (
+        group.lease_ms == (new.lease_ms or LEASE_MS)
+        and group.limit == new.limits.get(group.key.vchannel)
+        and (new.mode is not None or group.mode is GroupMode.SHARED)
+        # It may be ahead: the server raises that of a group with nothing to do.
+        and (start.latest or group.floor >= start.after_tick)
     )
 
 

@@ -1,6 +1,7 @@
 """What our channel offers a server in the first bytes of a connection."""
 
 import asyncio
+import errno
 import socket
 
 import pytest
@@ -121,5 +122,24 @@ async def test_a_connection_ends_the_count_of_failures() -> None:
                 await stream.write_batch([b"x"])
             assert channel.reached
             assert channel.failing_s() == 0.0
+        finally:
+            channel.close()
+
+
+class NoRoute(Channel):
+    """The network does not reach its peer."""
+
+    async def _create_connection(self) -> H2Protocol:
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+
+@pytest.mark.parametrize("kind", [LostAtOnce, NoRoute])
+async def test_a_connection_that_was_never_there_is_told_as_such(kind: type[Channel]) -> None:
+    async with serving() as (listener, _):
+        channel = kind(HOST, listener.port, codec=MessageCodec())
+        try:
+            with pytest.raises(NotConnected, match=r"at once|No route"):
+                async with call(channel) as stream:
+                    await stream.write_batch([b"x"])
         finally:
             channel.close()

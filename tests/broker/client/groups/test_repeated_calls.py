@@ -1,11 +1,13 @@
 """Which calls about groups are made again where a server stops, and which are the program's own."""
 
+import errno
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 from grpclib.const import Cardinality, Handler
+from grpclib.protocol import H2Protocol
 from grpclib.server import Stream
 
 from broker.client import Client, connect
@@ -18,7 +20,9 @@ from broker.client.errors import (
     UnknownRefusal,
 )
 from broker.client.groups.group_calls import NewGroup
+from broker.core.groups.group_rules import LEASE_MS
 from broker.model.failure import StreamingCode
+from broker.transport import Channel
 from schemas.generated.tidemark import v1
 from tests.broker.client.scripted import VCHANNEL, refusal_of, scripted_broker
 
@@ -34,7 +38,7 @@ class ScriptedGroups:
         self.asked: list[str] = []
 
     def __mapping__(self) -> Mapping[str, Handler]:
-        info = v1.GroupInfo(vchannel=VCHANNEL, group="g", mode=v1.GroupMode.SHARED)
+        info = self.info()
         calls = {
             "Create": (v1.CreateGroupRequest, info),
             "Alter": (v1.AlterGroupRequest, info),
@@ -46,6 +50,11 @@ class ScriptedGroups:
             GROUPS + method: self._handler(method, request, answer)
             for method, (request, answer) in calls.items()
         }
+
+    def info(self) -> v1.GroupInfo:
+        """The group as it is there."""
+        shared = v1.GroupMode.SHARED
+        return v1.GroupInfo(vchannel=VCHANNEL, group="g", lease_ms=LEASE_MS, mode=shared)
 
     def _handler(self, method: str, request: type[Any], answer: Any) -> Handler:
         async def answered(call: Stream[Any, Any]) -> None:
@@ -161,3 +170,69 @@ async def test_a_change_that_was_done_and_whose_answer_was_lost_is_not_refused(
         with pytest.raises(error):
             await use(log)
     assert [it for it in groups.asked if it != "List"] == [groups.asked[0]] * 3
+
+
+class OthersGroup(LosingGroups):
+    """Another program made the group, in its own way, before the first answer is lost."""
+
+    def __init__(self, **differs: Any) -> None:
+        self.differs = differs
+        super().__init__(StreamingCode.IGNORED_OPERATION, lost=1)
+
+    def info(self) -> v1.GroupInfo:
+        info = super().info()
+        for name, value in self.differs.items():
+            setattr(info, name, value)
+        return info
+
+
+LIMIT = v1.DeliveryLimit(deliveries_max=3, vchannel=VCHANNEL, origin="rows")
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [{"lease_ms": 1000}, {"limit": LIMIT}, {"mode": v1.GroupMode.ORDERED_BY_KEY}, {"floor": 6}],
+    ids=["lease", "limit", "mode", "start"],
+)
+async def test_a_group_that_is_not_as_asked_for_is_not_told_as_the_own_one(
+    differs: dict[str, Any],
+) -> None:
+    groups = OthersGroup(**differs)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        with pytest.raises(AlreadyExists):
+            await log.group("g").create(VCHANNEL, start=("tick", 8))
+    assert [it for it in groups.asked if it != "List"] == ["Create"] * 2
+
+
+async def test_a_group_whose_position_the_server_has_raised_may_be_the_own_one() -> None:
+    groups = OthersGroup(floor=9)
+    async with scripted_broker(groups) as broker, connect(broker.address) as log:
+        (made,) = await log.group("g").create(VCHANNEL, start=("tick", 8))
+    assert made.group.floor == 9
+
+
+class ClosedDoor(Channel):
+    """So many attempts to connect fail as when a host is away."""
+
+    left = 0
+
+    async def _create_connection(self) -> H2Protocol:
+        if type(self).left:
+            type(self).left -= 1
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+        return await super()._create_connection()
+
+
+@pytest.mark.parametrize(("code", "use", "error"), CHANGES, ids=["drop", "create"])
+async def test_a_change_that_was_never_sent_is_not_taken_for_done(
+    code: StreamingCode, use: Use, error: type[ServerRefusal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.client.net.connection.Channel", ClosedDoor)
+    groups = LosingGroups(code, lost=0)
+    async with scripted_broker(groups) as broker, scripted_broker(groups) as node:
+        server, broker.address = broker.address, node.address
+        async with connect(server) as log:
+            monkeypatch.setattr(ClosedDoor, "left", 1)
+            with pytest.raises(error):
+                await use(log)
+            assert ClosedDoor.left == 0
