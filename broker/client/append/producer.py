@@ -255,7 +255,8 @@ class Producer(AnswerSink):
 
         A node that hangs does not close its streams, so the client must leave them.
         """
-        await self._network.assignments.until_newer(channel)
+        until_moved = self._network.assignments.until_moved
+        await until_moved(channel, lambda: self._answered_s if len(self._outbox) else None)
         # A former owner that is alive answers meanwhile, which leaves fewer appends in doubt.
         await anyio.sleep(MOVED_S)
 

@@ -5,6 +5,7 @@ Keeps one AssignmentDiscover stream open for as long as the client lives.
 
 import random
 from collections import deque
+from collections.abc import Callable
 
 import anyio
 
@@ -142,6 +143,23 @@ class Assignments:
             if found is not None and found.channel.term > channel.term:
                 return
             await self._changed.wait()
+
+    async def until_moved(self, channel: PChannel, awaited: Callable[[], object]) -> None:
+        """As `until_newer`, for who waits for answers of the node that serves `channel`.
+
+        `awaited`: None while no answer is waited for, else what stays the same until one comes. A
+        node that says nothing may be paused together with the coordinator.
+        """
+        before: object = None
+        while True:
+            with anyio.move_on_after(DOUBT_S / 2):
+                await self.until_newer(channel)
+                return
+            # Seen twice: what is answered soon is no reason to doubt anybody.
+            now = awaited()
+            if now is not None and now == before:
+                self._newer_wanted.set()
+            before = now
 
     def _open_s(self) -> float:
         """How long the stream may take to bring a table; `connect` waits for the first one."""

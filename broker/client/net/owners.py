@@ -90,7 +90,7 @@ class Owners:
 
         async def moved(location: Location) -> None:
             # A paused node says nothing, and does not end the connection either.
-            await self._network.assignments.until_newer(location.channel)
+            await self._network.assignments.until_moved(location.channel, lambda: True)
             await anyio.sleep(MOVED_S)
             cause = f"{address} does not answer, and {location.channel.name} has moved"
             raise ConnectionLost(cause)
