@@ -57,6 +57,17 @@ def new_place(node: KafkaNode) -> KafkaPlace:
     return KafkaPlace((node.address,), f"test-{next(_prefixes)}", 1, 1, syncs=False)
 
 
+@pytest.fixture(scope="module")
+def kafka_nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[KafkaNode]]:
+    """A cluster of three, for a file that is asked for by an option."""
+    if not request.config.getoption("kafka_cluster"):
+        pytest.skip("three nodes of Kafka take a minute of CPU: ask for them with --kafka-cluster")
+    with kafka_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
 @contextmanager
 def kafka_cluster(folder: Path, seats: Sequence[KafkaSeat] = ()) -> Iterator[list[KafkaNode]]:
     """Three nodes, or one in each seat; all listen when the block begins. Skips as `kafka_node`."""

@@ -15,7 +15,7 @@ MAY_SKIP = {
     "tests/limits/test_go_producer.py": "so is Go's compiler",
     "tests/scripts/test_bench_processes.py": "Linux alone",
     "tests/broker/test_process_memory.py": "glibc alone",
-    "tests/broker/wal/kafka/test_kafka_cluster.py": "slow, and asked for by an option",
+    "tests/kafka_node.py": "slow, and asked for by an option",
     "tests/scripts/test_upgrade.py": "a clone may have no history, also in CI",
 }
 

@@ -17,7 +17,12 @@ from benchmark.baselines.kafka_server import KafkaNode
 
 from broker.client import Client
 from broker.client.errors import InvalidArgument
-from tests.broker.app.switching.switch_programs import Programs, programs, stage_on_disk, until
+from tests.broker.app.switching.switch_programs import (
+    check_all,
+    programs,
+    stage_on_disk,
+    until,
+)
 from tests.broker_process import BrokerProcess, free_port
 from tests.kafka_node import kafka_node, new_place
 
@@ -93,24 +98,10 @@ async def test_kill_nine_in_each_stage_of_a_switch_loses_and_doubles_nothing(
                 with anyio.fail_after(KILL_S_MAX):
                     place = await switched.switch(those.log, "" if place else wal, aim)
             await those.until_all_are_through()
-            await check(those)
+            await check_all(those)
             assert (await those.log.admin.health()).warnings == ()
         assert switched.broker.terminate() == 0
     finally:
         switched.broker.kill()
     told = "%d kills, %d acknowledged: %s"
     counts.info(told, switched.hit.total(), len(those.landed), dict(sorted(switched.hit.items())))
-
-
-async def check(those: Programs) -> None:
-    """The log of now has what was acknowledged, once, with the ids that were told."""
-    found: list[tuple[int, bytes]] = []
-    async for batch in those.log.read("trains", start="all", until="now"):
-        found += [(int(it.id), it.payload) for it in batch.messages]
-    acknowledged = {(int(it.id), those.sent[number]) for number, it in those.landed.items()}
-    lost = acknowledged - set(found)
-    assert not lost
-    payloads = Counter(payload for _, payload in found)
-    assert not [it for it, times in payloads.items() if times > 1]
-    # The reader read them from whichever log there was.
-    assert sorted(those.read) == sorted(found)

@@ -1,8 +1,10 @@
 """Makes topics as the log needs them, and refuses those that are otherwise."""
 
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
@@ -14,6 +16,7 @@ from broker.wal.kafka.kafka_url import KafkaPlace
 from broker.wal.kafka.partition import Unavailable
 from broker.wal.kafka.topic_ids import TopicIds
 
+T = TypeVar("T")
 TopicDescription = Any
 """Of the client, which does not export the types of its answers in all releases."""
 FOREVER: Final = "-1"
@@ -32,6 +35,10 @@ _KEPT: Final = {
 }
 _WAIT_S: Final = 2 * READ_S
 """The client keeps its own deadline; this is against waiting without end."""
+_TRIES_S: Final = (READ_S / 5, READ_S / 5, 3 * READ_S / 5)
+"""Several: for some seconds Kafka itself counts a broker that has died as alive."""
+_OF_ANOTHER: Final = {*AWAY, "NOT_LEADER_FOR_PARTITION", "NOT_CONTROLLER"}
+"""Errors that another broker might not answer with."""
 _LEADER_TRIES: Final = 50
 _LEADER_PAUSE_S: Final = 0.1
 
@@ -94,22 +101,27 @@ class Topics:
 
     def reach(self) -> None:
         """Raise Unavailable unless Kafka answers."""
-        answer = result_of(self._admin.describe_cluster(request_timeout=READ_S), _WAIT_S)
+        answer = self._answer(
+            lambda within_s: self._admin.describe_cluster(request_timeout=within_s)
+        )
         if isinstance(answer, Failure):
             raise Unavailable(f"{self._place.shown}: {answer.text}")
 
     def delete_before(self, topic: str, offset: int) -> None:
         """Delete the records below an offset. Raises Unavailable."""
         place = TopicPartition(topic, 0, offset)
-        [asked] = self._admin.delete_records([place], request_timeout=READ_S).values()
-        answer = result_of(asked, _WAIT_S)
+        answer = self._answer(
+            lambda within_s: self._admin.delete_records([place], request_timeout=within_s)[place]
+        )
         # Out of range: the topic begins behind it already.
         if isinstance(answer, Failure) and answer.name != "OFFSET_OUT_OF_RANGE":
             raise Unavailable(f"topic {topic}: {answer.text}")
 
     def _find(self, topic: str) -> TopicDescription | None:
-        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=READ_S)
-        answer = result_of(asked[topic], _WAIT_S)
+        one = TopicCollection([topic])
+        answer = self._answer(
+            lambda within_s: self._admin.describe_topics(one, request_timeout=within_s)[topic]
+        )
         if not isinstance(answer, Failure):
             return answer
         if answer.name in MISSING:
@@ -128,12 +140,25 @@ class Topics:
         if self._place.syncs:
             wanted["flush.messages"] = "1"
         new = NewTopic(topic, 1, self._place.replication, config=wanted)
-        [asked] = self._admin.create_topics([new], request_timeout=READ_S).values()
-        answer = result_of(asked, _WAIT_S)
+        answer = self._answer(
+            lambda within_s: self._admin.create_topics([new], request_timeout=within_s)[topic]
+        )
         if not isinstance(answer, Failure) or answer.name == "TOPIC_ALREADY_EXISTS":
             return
         told = f"topic {topic} cannot be made: {answer.text}"
         raise Unavailable(told) if answer.passes or answer.name in AWAY else Unsuitable(told)
+
+    def _answer(self, ask: Callable[[float], Future[T]]) -> T | Failure:
+        """The answer to a question, which is asked again if nobody answers."""
+        for within_s in _TRIES_S[:-1]:
+            answer = result_of(ask(within_s), _WAIT_S)
+            if not isinstance(answer, Failure) or answer.name not in _OF_ANOTHER:
+                return answer
+            # The client asks the broker that it takes for the controller, or for the leader, also
+            # after its death, until it learns of another one.
+            with suppress(KafkaException):
+                self._admin.list_topics(timeout=within_s)
+        return result_of(ask(_TRIES_S[-1]), _WAIT_S)
 
     def check_id(self, topic: str, known: str, found: str) -> None:
         """Raise Unsuitable unless the topic is the one that held the log."""
@@ -160,8 +185,11 @@ class Topics:
 
     def _check_settings(self, topic: str) -> int:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        [asked] = self._admin.describe_configs([resource], request_timeout=READ_S).values()
-        answer = result_of(asked, _WAIT_S)
+        answer = self._answer(
+            lambda within_s: self._admin.describe_configs([resource], request_timeout=within_s)[
+                resource
+            ]
+        )
         if isinstance(answer, Failure):
             raise Unavailable(f"topic {topic}: {answer.text}")
         found = {name: it.value for name, it in answer.items()}

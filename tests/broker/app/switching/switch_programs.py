@@ -1,5 +1,6 @@
 """Programs that go on while the log is switched and its broker killed, and where a kill hit."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -91,6 +92,20 @@ async def until(log: Client, stages: tuple[str, ...]) -> WalStatus:
             if status.stage in stages:
                 return status
             await anyio.sleep(POLL_S)
+
+
+async def check_all(those: Programs) -> None:
+    """The log of now has what was acknowledged, once, with the ids that were told."""
+    found: list[tuple[int, bytes]] = []
+    async for batch in those.log.read("trains", start="all", until="now"):
+        found += [(int(it.id), it.payload) for it in batch.messages]
+    acknowledged = {(int(it.id), those.sent[number]) for number, it in those.landed.items()}
+    lost = acknowledged - set(found)
+    assert not lost
+    payloads = Counter(payload for _, payload in found)
+    assert not [it for it, times in payloads.items() if times > 1]
+    # The reader read them from whichever log there was.
+    assert sorted(those.read) == sorted(found)
 
 
 @contextmanager
