@@ -35,8 +35,10 @@ _KEPT: Final = {
 }
 _WAIT_S: Final = 2 * READ_S
 """The client keeps its own deadline; this is against waiting without end."""
-_TRIES_S: Final = (READ_S / 5, READ_S / 5, 3 * READ_S / 5)
+_TRIES_S: Final = (READ_S / 6, READ_S / 6, READ_S / 2)
 """Several: for some seconds Kafka itself counts a broker that has died as alive."""
+_LEARN_S: Final = READ_S / 12
+"""To ask for the brokers between two tries; with them it is READ_S."""
 _OF_ANOTHER: Final = {*AWAY, "NOT_LEADER_FOR_PARTITION", "NOT_CONTROLLER"}
 """Errors that another broker might not answer with."""
 _LEADER_TRIES: Final = 50
@@ -157,7 +159,7 @@ class Topics:
             # The client asks the broker that it takes for the controller, or for the leader, also
             # after its death, until it learns of another one.
             with suppress(KafkaException):
-                self._admin.list_topics(timeout=within_s)
+                self._admin.list_topics(timeout=_LEARN_S)
         return result_of(ask(_TRIES_S[-1]), _WAIT_S)
 
     def check_id(self, topic: str, known: str, found: str) -> None:
