@@ -206,7 +206,8 @@ class ResumingReader(Generic[B]):
         now_s = anyio.current_time()
         self._silent_s += min(now_s - self._counted_s, longest_s)
         self._counted_s = now_s
-        if self._reads.bounded and self._silent_s > self._network.silence_s:
+        silence_s = self._network.silence_s
+        if self._reads.bounded and (self._silent_s > silence_s or not silence_s):
             raise error
 
     async def _pause(self, location: Location | None, told_s: float) -> None:

@@ -35,11 +35,11 @@ _KEPT: Final = {
 }
 _WAIT_S: Final = 2 * READ_S
 """The client keeps its own deadline; this is against waiting without end."""
-_TRIES_S: Final = (READ_S / 6, READ_S / 6, READ_S / 2)
+_TRIES_S: Final = (READ_S / 6, READ_S / 6, 2 * READ_S / 3)
 """Several: for some seconds Kafka itself counts a broker that has died as alive."""
 _LEARN_S: Final = READ_S / 12
-"""To ask for the brokers between two tries; with them it is READ_S."""
-_OF_ANOTHER: Final = {*AWAY, "NOT_LEADER_FOR_PARTITION", "NOT_CONTROLLER"}
+"""To ask for the brokers between two tries."""
+_OF_ANOTHER: Final = {*AWAY, "NOT_LEADER_FOR_PARTITION", "NOT_CONTROLLER"} - {"_NO_ANSWER"}
 """Errors that another broker might not answer with."""
 _LEADER_TRIES: Final = 50
 _LEADER_PAUSE_S: Final = 0.1
