@@ -19,7 +19,7 @@ from broker.spark.refusals import BadCheckpoint
 Offset = dict[str, Any]
 """`{"ends": {vchannel: first id behind the position, ...}, "tick": tick}`, sorted. Vchannels that
 were read further than `tick` have theirs in `"ahead": {vchannel: tick, ...}`; those that the offset
-before did not have, and all of the first one, begin at `"began": {vchannel: [tick, id], ...}`."""
+before did not have begin at `"began": {vchannel: [tick, id], ...}`."""
 
 TICK: Final = "tick"
 ENDS: Final = "ends"
@@ -34,8 +34,7 @@ class Position:
     """Everything up to `tick` was read; on the vchannels of `ahead` up to the tick there.
 
     `ends`: the first id that was not read, of every vchannel. `began`: where those were when they
-    joined that the offset before did not have, and all in the first one; so a later look, or a
-    replay, finds the same.
+    joined that the offset before did not have; so a later look, or a replay, finds the same.
     """
 
     tick: TimeTick

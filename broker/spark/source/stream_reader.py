@@ -7,7 +7,6 @@ Next: broker/spark/source/next_cut.py
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -36,7 +35,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = ProgressReporter(subscribed.options.cursor)
         self._first: Position | None = None
         self._pin_start = False
-        self._first_stored = False
         self._planned = False
 
     @told_to_spark()
@@ -64,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A start that another moment would change, such as `latest`, is durable only after Spark has
         written an offset. So the first micro-batch of such a query is empty and ends where it
-        starts. With any other start its end says where it began, so that a replay begins there.
+        starts.
         """
         limits = limits_of(limit, self._subscribed.options)
         begin = self._subscribed.position(start)
@@ -73,7 +71,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tell(begin)  # Spark asks for more when it has done all before
         if self._pin_start:
             self._pin_start = False
-            self._first_stored = True
             return start
         end = self._next.behind(begin, limits)
         if end is None:
@@ -81,9 +78,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The same object: Spark compares offsets as text, and another text starts another
             # micro-batch.
             return start
-        if begin == self._first and not self._first_stored:
-            began = {it: (begin.of(it), id) for it, id in begin.ends.items() if it in end.ends}
-            end = replace(end, began={**end.began, **began})
         return to_offset(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802

@@ -132,15 +132,11 @@ class Subscribed:
         return [name for name in end.ends if name not in gone]
 
     def beginning_with(self, start: Position, end: Position) -> Position:
-        """Return a start with all vchannels of an end: those it lacks from their beginning.
-
-        Where the end says that they began counts also for others: Spark does not keep the start of
-        the first micro-batch, and what was removed since would have moved it.
-        """
-        if end.began:
-            ticks = {name: tick for name, (tick, _) in end.began.items()}
-            ends = {name: id for name, (_, id) in end.began.items()}
-            start = start.joined(position_of(ticks, ends))
+        """Return a start with all vchannels of an end: those it lacks from their beginning."""
+        known = {name: it for name, it in end.began.items() if name not in start.ends}
+        if known:
+            ticks = {name: tick for name, (tick, _) in known.items()}
+            start = start.joined(position_of(ticks, {name: id for name, (_, id) in known.items()}))
         # Of an offset that an earlier release has written.
         new = [name for name in end.ends if name not in start.ends]
         return start.joined(self._earliest(new)) if new else start

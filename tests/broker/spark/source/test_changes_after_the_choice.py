@@ -48,27 +48,6 @@ def test_rows_of_a_collection_that_joined_and_was_purged_since_are_a_loss(
         _ = [numbers(reader, start, end) for start, end in pairwise(offsets)]
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_the_first_micro_batch_is_replayed_as_it_was_chosen_or_is_a_loss(
-    world: World, *, whole: bool
-) -> None:
-    prefix = f"first_batch{whole}".lower()
-    first, second = world.make(f"{prefix}_1"), world.make(f"{prefix}_2")
-    world.append(first, 1)
-    world.append(second, 2)
-    reader = by_pattern(world, prefix)
-    end = reader.latestOffset(reader.initialOffset(), ALL)
-    if not whole:
-        purge_now(world, second)
-    # Spark stores no initial offset: it asks the next run for one.
-    reader = by_pattern(world, prefix)
-    if whole:
-        assert numbers(reader, reader.initialOffset(), end) == [1, 2]
-        return
-    with pytest.raises(DataLoss):
-        numbers(reader, reader.initialOffset(), end)
-
-
 @pytest.mark.parametrize("dropped", [False, True])
 def test_rows_that_are_held_back_when_their_collection_joins_are_not_lost_in_silence(
     world: World, *, dropped: bool
