@@ -11,7 +11,7 @@ import anyio
 from broker.client.cluster.retrying import retried
 from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.targets import Targets
-from broker.client.errors import InvalidArgument, ServerFailed, TidemarkError
+from broker.client.errors import DeadlineExceeded, InvalidArgument, ServerFailed, TidemarkError
 from broker.client.net.connection import Connection
 from broker.client.net.owners import Owners
 from broker.model.cut import Cut
@@ -55,15 +55,21 @@ class Cuts:
         Raises InvalidArgument without targets or for a tick from the future, NoSuchCollection, and
         retriable errors while a pchannel has no owner.
         """
+        # One for all of it: the look-up, and each of two rounds of calls, may take that long.
+        until_s = anyio.current_time() + self._deadline_s
         channels = (await self._targets.resolve_all(targets)).vchannels
         if not channels:
             raise InvalidArgument("a cut needs at least one channel; name a collection or vchannel")
-        if not whole_broadcasts:
+        left_s = round(max(0.0, until_s - anyio.current_time()), 1)
+        if whole_broadcasts:
+            if tick is not None:
+                raise InvalidArgument(
+                    "a cut with whole_broadcasts chooses its tick; do not give one"
+                )
+            return (await retried(lambda: self._take_held(channels, _nothing), left_s))[1]
+        with anyio.move_on_after(left_s):
             return await self._take(channels, tick or 0)
-        if tick is not None:
-            raise InvalidArgument("a cut with whole_broadcasts chooses its tick; do not give one")
-        held = await retried(lambda: self._take_held(channels, _nothing), self._deadline_s)
-        return held[1]
+        raise DeadlineExceeded(f"no cut within {self._deadline_s:g} s; try again")
 
     async def cut_cluster(
         self, pchannels: Sequence[str], read: Callable[[], Awaitable[T]]
