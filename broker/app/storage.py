@@ -23,7 +23,7 @@ from broker.app.switching.channel_switch import ChannelSwitch
 from broker.app.switching.log_drivers import LogDrivers
 from broker.app.switching.placed_wal import PlacedWal
 from broker.backup.held_log import remove_left_behind
-from broker.core.cluster.wal_alter import Alter, prefix_of, shown
+from broker.core.cluster.wal_alter import Alter, AlterStage, prefix_of, shown
 from broker.data_folder import DataFolder
 from broker.meta.sqlite import SqliteMetaStore
 from broker.ports.meta import MetaError, MetaStore
@@ -100,23 +100,27 @@ async def log_storage(
         alter = await places.alter()
     except MetaError as error:
         raise CannotStart(str(error)) from error
-    markers = FolderMarkers(folder)
+    markers, known = FolderMarkers(folder), _known_switches(alter)
     if alter is None:
         check_founded(settings, folder)
     else:
         markers.check(alter)
         _note_difference(settings, alter)
 
+    def url_of(place: str) -> str:
+        # A later switch may name another Kafka; what the settings say is from before it.
+        return place if places.newest_to(place) > known else _newest(settings, place)
+
     def make(place: str, stack: ExitStack) -> CopyingWal:
         if not place:
             refuse_joined(folder)
             return segmented_wal(settings, folder, damages)
-        given = settings.model_copy(update={"wal": _newest(settings, place)})
+        given = settings.model_copy(update={"wal": place})
         ids = topic_ids(settings, folder, store)
         report = partial(_log_damage, damages)
         return stack.enter_context(kafka_wal(given, cluster_id, ids, report))
 
-    with LogDrivers(make) as drivers:
+    with LogDrivers(make, url_of) as drivers:
         # At once, so that what is missing or wrong ends the start.
         make_driver(drivers, settings.wal if alter is None else alter.place)
         wal = WatchedWal(PlacedWal(places, drivers))
@@ -140,6 +144,15 @@ def _newest(settings: Settings, place: str) -> str:
     """The settings know the servers of a Kafka better than what was written at its switch."""
     same = bool(settings.wal) and prefix_of(settings.wal) == prefix_of(place)
     return settings.wal if same else place
+
+
+def _known_switches(alter: Alter | None) -> int:
+    """How many switches the settings of a process may know of that starts now."""
+    if alter is None:
+        return 0
+    # To a copy nothing has moved yet: the settings are still about the log of before.
+    copies = alter.stage in (AlterStage.COPYING, AlterStage.ABORTING, AlterStage.ABORTED)
+    return alter.number - copies
 
 
 def _note_difference(settings: Settings, alter: Alter) -> None:

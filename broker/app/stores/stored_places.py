@@ -65,10 +65,15 @@ class StoredPlaces:
 
     def __init__(self, store: MetaStore, founded: str) -> None:
         self._store, self.founded = store, founded
+        self._targets: dict[str, int] = {}
 
     async def alter(self) -> Alter | None:
         """The newest switch; None: there never was one."""
-        return _alter(await self._store.get(ALTER_KEY))
+        return self._noted(_alter(await self._store.get(ALTER_KEY)))
+
+    def newest_to(self, place: str) -> int:
+        """The number of the newest switch to a place that was read here; 0: there was none."""
+        return self._targets.get(place, 0)
 
     async def place(self, name: PChannelName) -> str:
         """Where the log of a pchannel takes appends."""
@@ -77,7 +82,7 @@ class StoredPlaces:
     async def opening(self, name: PChannelName) -> tuple[str, bool]:
         """The same, and whether it is to be copied, so that nothing may be removed of it."""
         found = await get_many(self._store, (ALTER_KEY, channel_key(name)))
-        alter, channel = _alter(found[0]), _channel(name, found[1])
+        alter, channel = self._noted(_alter(found[0])), _channel(name, found[1])
         moves = task_of(alter, channel) in (Task.COPY, Task.SWITCH)
         return place_of(alter, channel, self.founded), moves
 
@@ -159,6 +164,11 @@ class StoredPlaces:
             return Progress(None, {})
         found = await self._channels(await self._store.get(CLUSTER_KEY))
         return Progress(alter, {name: of(alter, it) for name, it in found.items()})
+
+    def _noted(self, alter: Alter | None) -> Alter | None:
+        if alter is not None:
+            self._targets[alter.target] = alter.number
+        return alter
 
     async def _decide(
         self, decide: Callable[[Alter | None], Alter | AlterRefusal]

@@ -26,10 +26,13 @@ class Markers(Protocol):
 
 
 class LogDrivers:
-    """A context manager; drivers are closed when the block ends."""
+    """A context manager; drivers are closed when the block ends.
 
-    def __init__(self, make: MakeDriver) -> None:
-        self._make = make
+    `url_of`: how to reach a place now; `make` is given that.
+    """
+
+    def __init__(self, make: MakeDriver, url_of: Callable[[str], str] = str) -> None:
+        self._make, self._url_of = make, url_of
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._made: dict[str, CopyingWal] = {}
@@ -43,10 +46,11 @@ class LogDrivers:
     def at(self, place: str) -> CopyingWal:
         """The driver of a place; for any thread. WriterFailed where there can be none here."""
         with self._lock:
-            made = self._made.get(place)
+            url = self._url_of(place)
+            made = self._made.get(url)
             if made is None:
                 try:
-                    made = self._made[place] = self._make(place, self._stack)
+                    made = self._made[url] = self._make(url, self._stack)
                 except CannotStart as error:
                     raise WriterFailed(str(error)) from error
             return made
