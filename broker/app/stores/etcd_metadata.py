@@ -141,10 +141,19 @@ async def open_etcd(
 
 async def keep_log_true(store: MetaStore) -> None:
     """Have the record of the store say where the log is after a switch. Raises MetaError."""
-    inner = store.inner if isinstance(store, LedStore) else store
-    if isinstance(inner, EtcdMetaStore) and (entry := await inner.get(ALTER_KEY)) is not None:
+    inner = _in_etcd(store)
+    if inner is not None and (entry := await inner.get(ALTER_KEY)) is not None:
         place = decode_alter(entry.value).place
         await inner.say_log(_log_at(place))
+
+
+async def recorded_prefix(store: MetaStore) -> str | None:
+    """The prefix of the log in Kafka, by the record of the store; "" in a data folder, or unknown.
+
+    None where the metadata is not in etcd. Raises MetaError.
+    """
+    inner = _in_etcd(store)
+    return None if inner is None else (await inner.said_log()).removeprefix("kafka://")
 
 
 def refuse_joined(folder: DataFolder) -> None:
@@ -270,6 +279,11 @@ def folder_token(root: Path) -> str:
     except OSError:
         boot = f"{platform.node()} {psutil.boot_time():.0f}"
     return hashlib.sha256(f"{boot} {state.st_dev} {state.st_ino}".encode()).hexdigest()[:16]
+
+
+def _in_etcd(store: MetaStore) -> EtcdMetaStore | None:
+    inner = store.inner if isinstance(store, LedStore) else store
+    return inner if isinstance(inner, EtcdMetaStore) else None
 
 
 def _log_of(settings: Settings) -> str:

@@ -65,7 +65,7 @@ def check_founded(settings: Settings, folder: DataFolder) -> None:
             )
         return
     place = kafka_place(settings.wal)
-    if folder.log.is_dir() and any(it.is_dir() for it in folder.log.iterdir()):
+    if has_segment_files(folder):
         raise CannotStart(
             f"data folder {folder.root} has its log in segment files, which --wal {place.shown}"
             " would leave behind; start without --wal and switch it with `tidemark wal alter`, or"
@@ -84,6 +84,11 @@ def read_prefix(folder: DataFolder) -> str:
         return ""
     except OSError as error:
         raise CannotStart(f"cannot read {folder.log_prefix}: {error}") from error
+
+
+def has_segment_files(folder: DataFolder) -> bool:
+    """Whether a pchannel has, or had, its log in the folder."""
+    return folder.log.is_dir() and any(it.is_dir() for it in folder.log.iterdir())
 
 
 def _refuse_other_prefix(folder: DataFolder, prefix: str, place: KafkaPlace) -> None:

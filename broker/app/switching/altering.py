@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from broker.app.stores.stored_places import StoredPlaces
+from broker.app.switching.founded_place import founded_elsewhere
 from broker.app.switching.target_check import unreachable
 from broker.core.cluster.wal_alter import SEGMENTED, AlterRefusal, Impossible
 from broker.edge.rpc.log_altering import AlterState
@@ -15,13 +17,22 @@ from broker.wal.kafka.kafka_url import BadWalUrl, checked_wal
 
 Check = Callable[[str], Awaitable[AlterRefusal | None]]
 """Why the log cannot be switched to a place now, which the state of the switch does not tell."""
+Elsewhere = Callable[[], Awaitable[AlterRefusal | None]]
+"""Why it is not known here where the log is of a cluster that never switched."""
+
+
+async def not_elsewhere() -> AlterRefusal | None:
+    """The default: it is."""
+    return None
 
 
 class StoredAltering:
     """Implements `edge.rpc.log_altering.LogAltering` over the metadata."""
 
-    def __init__(self, places: StoredPlaces, check: Check) -> None:
-        self._places, self._check = places, check
+    def __init__(
+        self, places: StoredPlaces, check: Check, elsewhere: Elsewhere = not_elsewhere
+    ) -> None:
+        self._places, self._check, self._elsewhere = places, check, elsewhere
 
     async def begin(self, target: str, *, leaves_history: bool) -> None:
         """See LogAltering."""
@@ -31,7 +42,8 @@ class StoredAltering:
             raise invalid_argument(str(error)) from error
         with _told():
             # First: what is refused anyway needs no Kafka that answers.
-            refused = await self._places.refusal(target)
+            refused = await self._misplaced()
+            refused = refused or await self._places.refusal(target)
             refused = refused or older_nodes(await self._places.older_nodes())
             refused = refused or await self._check(target)
             if refused is None:
@@ -51,7 +63,14 @@ class StoredAltering:
         """See LogAltering."""
         with _told():
             found = await self._places.progress()
+            misplaced = await self._misplaced()
+        if misplaced is not None:
+            raise invalid_argument(misplaced.cause)
         return AlterState(self._places.founded, found.alter, found.channels)
+
+    async def _misplaced(self) -> AlterRefusal | None:
+        # After the first switch the metadata says where the log is.
+        return None if await self._places.alter() is not None else await self._elsewhere()
 
 
 def stored_altering(settings: Settings, store: MetaStore, *, alone: bool) -> StoredAltering:
@@ -65,7 +84,8 @@ def stored_altering(settings: Settings, store: MetaStore, *, alone: bool) -> Sto
             return several_hosts()
         return await unreachable(settings, target)
 
-    return StoredAltering(StoredPlaces(store, settings.wal), check)
+    places = StoredPlaces(store, settings.wal)
+    return StoredAltering(places, check, partial(founded_elsewhere, settings, store))
 
 
 def older_nodes(nodes: Sequence[NodeId]) -> AlterRefusal | None:

@@ -57,6 +57,7 @@ class Impossible(Enum):
     TOO_LATE = auto()
     OLDER_NODE = auto()
     SEVERAL_HOSTS = auto()
+    OTHER_SOURCE = auto()
     UNREACHABLE = auto()
 
 

@@ -30,7 +30,7 @@ class LogAltering(Protocol):
         ...
 
     async def state(self) -> AlterState:
-        """How far it is."""
+        """How far it is. Refused(INVALID_ARGUMENT) when it is not known where the log is."""
         ...
 
 

@@ -12,9 +12,12 @@ from broker.app.process_errors import CannotStart
 from broker.app.storage import log_storage, metadata
 from broker.app.stores.etcd_metadata import MetadataUse, folder_token, keep_log_true
 from broker.app.stores.log_place import encode_alter
+from broker.app.switching.altering import stored_altering
+from broker.coordinator.leases.leadership import lead
 from broker.coordinator.records import ALTER_KEY
 from broker.core.cluster.wal_alter import Alter, AlterStage
 from broker.data_folder import DataFolder
+from broker.model.failure import Refused
 from broker.ports.meta import MetaStore
 from broker.process_settings import Settings
 from tests.local_etcd import EtcdServer
@@ -163,3 +166,17 @@ async def test_the_record_follows_a_switch_and_no_other_folder_takes_segment_fil
     await switch("", KAFKA)
     async with hosts.opened("c"):
         pass
+
+
+async def test_a_coordinator_that_was_told_another_log_than_the_nodes_begins_no_switch(
+    hosts: Hosts,
+) -> None:
+    folder = hosts.folder("a").root
+    async with hosts.opened("a", wal="") as store, hosts.opened("a", NODE):
+        # It may open the metadata: an earlier release was told no log there.
+        leading = await lead(store)
+        asked = stored_altering(Settings(data_dir=folder, meta=hosts.meta), leading, alone=False)
+        with pytest.raises(Refused, match="the log of the nodes is in Kafka, under the prefix log"):
+            await asked.begin(KAFKA, leaves_history=False)
+        settings = Settings(data_dir=folder, meta=hosts.meta, wal=KAFKA)
+        assert (await stored_altering(settings, leading, alone=False).state()).founded == KAFKA

@@ -1,12 +1,16 @@
 """Which switches the coordinator begins."""
 
+from pathlib import Path
+
 import pytest
 
+from broker.app.stores.folder_markers import check_founded
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.altering import StoredAltering, stored_altering
 from broker.coordinator.records import encode_member, node_key
 from broker.core.cluster.node_leases import NodeMember
 from broker.core.cluster.wal_alter import SEGMENTED, AlterRefusal, AlterStage, Impossible
+from broker.data_folder import DataFolder
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import NodeId
@@ -64,6 +68,39 @@ async def test_segment_files_are_refused_where_nodes_may_be_on_several_hosts() -
     await stored_altering(settings, MemoryMetaStore(), alone=True).begin(
         SEGMENTED, leaves_history=False
     )
+
+
+async def test_a_coordinator_that_was_told_no_log_begins_no_switch_of_one_in_kafka(
+    tmp_path: Path,
+) -> None:
+    store, nodes = MemoryMetaStore(), Settings(data_dir=tmp_path, wal=KAFKA)
+    check_founded(nodes, DataFolder(tmp_path))
+    asked = stored_altering(Settings(data_dir=tmp_path), store, alone=False)
+    for target in (SEGMENTED, KAFKA, "kafka://a:1/other"):
+        told = await refused(asked, target)
+        assert "started for a log in segment files, and the log of the nodes is in Kafka" in told
+        assert told.endswith("the same --wal as the nodes, here --wal kafka://HOST:PORT/tides")
+    with pytest.raises(Refused, match="same --wal as the nodes"):
+        await asked.state()
+    asked = stored_altering(nodes, store, alone=False)
+    assert (await asked.state()).founded == KAFKA
+    await asked.begin(SEGMENTED, leaves_history=False)
+    # From here on the metadata says where it is.
+    asked = stored_altering(Settings(data_dir=tmp_path), store, alone=False)
+    assert (await asked.state()).alter is not None
+    await asked.abort()
+
+
+async def test_a_coordinator_that_was_told_a_kafka_begins_no_switch_of_segment_files(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(data_dir=tmp_path, wal=KAFKA)
+    asked = stored_altering(settings, MemoryMetaStore(), alone=False)
+    assert (await asked.state()).founded == KAFKA, "no node has opened a log"
+    (tmp_path / "wal" / "p0").mkdir(parents=True)
+    told = await refused(asked, SEGMENTED)
+    assert "started for a log in kafka://a:1/tides, and the log of the nodes is in segment" in told
+    assert told.endswith("here without --wal")
 
 
 async def test_metadata_that_does_not_answer_is_no_answer() -> None:

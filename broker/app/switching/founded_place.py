@@ -1,0 +1,42 @@
+"""Looks whether the log is where a coordinator's settings say, before they count for a switch.
+
+Where the log of a cluster is that never switched, its nodes know by their own settings: it is not
+in the metadata. A switch that took another place for the source would have empty logs there.
+"""
+
+from broker.app.process_errors import CannotStart
+from broker.app.stores.etcd_metadata import recorded_prefix
+from broker.app.stores.folder_markers import has_segment_files, read_prefix
+from broker.core.cluster.wal_alter import AlterRefusal, Impossible, prefix_of, shown
+from broker.data_folder import DataFolder
+from broker.ports.meta import MetaError, MetaStore
+from broker.process_settings import Settings
+
+
+async def founded_elsewhere(settings: Settings, store: MetaStore) -> AlterRefusal | None:
+    """Why these settings do not tell where the log is; None: as far as can be seen, they do.
+
+    Of a cluster that never switched. Raises MetaError.
+    """
+    here = prefix_of(settings.wal)
+    there = await recorded_prefix(store)
+    if there is None:
+        there = _prefix_in(DataFolder(settings.data_dir), here)
+    if here == there:
+        return None
+    found = f"in Kafka, under the prefix {there}" if there else "in segment files"
+    remedy = f"--wal kafka://HOST:PORT/{there}" if there else "without --wal"
+    cause = (
+        f"this process was started for a log in {shown(settings.wal)}, and the log of the nodes is"
+        f" {found}: start all coordinators with the same --wal as the nodes, here {remedy}"
+    )
+    return AlterRefusal(Impossible.OTHER_SOURCE, cause)
+
+
+def _prefix_in(folder: DataFolder, unknown: str) -> str:
+    """By what nodes have left there; `unknown` where none has opened a log yet."""
+    try:
+        prefix = read_prefix(folder)
+    except CannotStart as error:
+        raise MetaError(str(error)) from error
+    return prefix if prefix or has_segment_files(folder) else unknown
