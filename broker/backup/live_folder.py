@@ -2,7 +2,8 @@
 
 The order makes it consistent; README.md has the argument: the log files are held, then the metadata
 is read, then the tick is chosen, then new log files are held. Broadcasts and commits wait from
-before the metadata is read until the tick is closed.
+before the metadata is read until the tick is closed. A switch of the log that begins before the
+last step fails the backup.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -88,6 +89,7 @@ class LiveFolder:
             _, cut = await cut_cluster(self.pchannels, self._read_metadata)
             if await to_thread.run_sync(self._catalog_is_unchanged):
                 await to_thread.run_sync(self.held.link_new, self.pchannels)
+                await to_thread.run_sync(self._refuse_begun_switch)
                 return cut.tick
         raise BackupFailed(
             f"collections were created or dropped during each of {CUTS_MAX} cuts; try again later"
@@ -111,6 +113,18 @@ class LiveFolder:
         finally:
             later.close()
 
+    def _refuse_begun_switch(self) -> None:
+        """What was appended before the tick may be in the new log alone, or removed here."""
+        later = self._snapshot()
+        try:
+            if _newest_switch(later) != self._switch:
+                raise BackupFailed(
+                    f"a switch of the log of {self._folder.root} began during the backup; take it"
+                    " again when `tidemark wal status` says that the switch has ended"
+                )
+        finally:
+            later.close()
+
     def _checked(self) -> Cluster:
         where = f"data folder {self._folder.root}"
         if self._folder.metadata_note.exists():
@@ -126,7 +140,8 @@ class LiveFolder:
             )
         snapshot = self._snapshot()
         try:
-            if _is_switching(snapshot.entries(ALTER_KEY).get(ALTER_KEY, b"")):
+            self._switch = _newest_switch(snapshot)
+            if _is_switching(self._switch):
                 raise BackupFailed(
                     f"the log of {self._folder.root} is being switched; take the backup when"
                     " `tidemark wal status` says that it has ended"
@@ -144,6 +159,10 @@ class LiveFolder:
                 " the machine of the broker"
             )
         return cluster
+
+
+def _newest_switch(snapshot: MetadataSnapshot) -> bytes:
+    return snapshot.entries(ALTER_KEY).get(ALTER_KEY, b"")
 
 
 def _is_switching(alter: bytes) -> bool:

@@ -1,19 +1,24 @@
 """Backups of real log files and metadata, restored, against the list of what was appended."""
 
 import random
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from broker.app.stores.log_place import encode_alter
 from broker.backup.backup_failed import BackupFailed
 from broker.backup.checking import check
-from broker.backup.live_folder import LiveFolder
+from broker.backup.live_folder import LiveFolder, Read
 from broker.backup.manifest import MANIFEST, Manifest, read_manifest
 from broker.backup.restoring import Restore
 from broker.backup.taking import Backup
-from broker.coordinator.records import COLLECTION_ID_KEY
+from broker.coordinator.records import ALTER_KEY, COLLECTION_ID_KEY
+from broker.core.cluster.wal_alter import SEGMENTED, Alter, AlterStage
 from broker.data_folder import DataFolderError, hold
 from broker.meta.sqlite import SqliteMetaStore
+from broker.model.cut import Cut
 from tests.broker.backup.data_folders import (
     FACTS,
     PCHANNELS,
@@ -24,6 +29,7 @@ from tests.broker.backup.data_folders import (
     read_log,
 )
 
+KAFKA = "kafka://a:1/tides"
 ABOVE = 5_000_000
 """A term above that of any restored log."""
 
@@ -88,6 +94,37 @@ async def test_retention_takes_nothing_from_a_backup_that_has_begun(tmp_path: Pa
     restore(tmp_path / "backup", tmp_path / "new")
     assert read_log(tmp_path / "new", PCHANNELS[0], ABOVE) == kept
     # Nothing holds the removed files any more.
+    assert not list(folder.data.log.glob(".backup-*"))
+
+
+@pytest.mark.parametrize("before", [(), (Alter(1, AlterStage.DONE, KAFKA, SEGMENTED),)])
+async def test_a_switch_of_the_log_that_overlaps_a_backup_fails_it(
+    tmp_path: Path, before: Sequence[Alter]
+) -> None:
+    folder = Folder(tmp_path / "data")
+    identity = await folder.found()
+    folder.append(PCHANNELS[0], 1, 2000)
+
+    async def write(alter: Alter) -> None:
+        async with await SqliteMetaStore.open(folder.data.metadata) as store:
+            await store.write({ALTER_KEY: encode_alter(alter)})
+
+    for ended in before:
+        await write(ended)
+    at_once = folder.cut_at(folder.tick)
+
+    async def while_switched(pchannels: Sequence[str], read: Read, /) -> tuple[None, Cut]:
+        found = await at_once(pchannels, read)
+        await write(Alter(2, AlterStage.DONE, SEGMENTED, KAFKA))
+        for name in PCHANNELS:
+            shutil.rmtree(folder.data.log / name)
+        return found
+
+    with (
+        pytest.raises(BackupFailed, match="began during the backup"),
+        LiveFolder(folder.data, identity) as live,
+    ):
+        await live.choose_tick(while_switched)
     assert not list(folder.data.log.glob(".backup-*"))
 
 
