@@ -24,7 +24,10 @@ from broker.app.stores.etcd_metadata import (
     refuse_coordinators,
     write_note,
 )
+from broker.app.stores.log_place import decode_alter
 from broker.coordinator.live_config.config_records import LOADED_PREFIX
+from broker.coordinator.records import ALTER_KEY
+from broker.core.cluster.wal_alter import SEGMENTED
 from broker.data_folder import DataFolder, hold, hold_node
 from broker.etcd.place import EtcdPlace, etcd_place
 from broker.folder_lock import sync_folder
@@ -109,6 +112,8 @@ async def to_sqlite(settings: Settings) -> MetadataCopy:
                 found = await _entries(store)
                 if not found:
                     raise MetaError(f"{place} is empty")
+                if note.joined:
+                    _refuse_segment_files(folder, found)
                 source, topics = _apart(found)
                 async with await SqliteMetaStore.open(draft) as target:
                     await _fill(target, source)
@@ -126,6 +131,18 @@ async def to_sqlite(settings: Settings) -> MetadataCopy:
         folder.metadata_note.unlink()
         sync_folder(folder.root)
         return _report(found, str(place), str(folder.metadata))
+
+
+def _refuse_segment_files(folder: DataFolder, found: Entries) -> None:
+    """Of a folder that joined: a broker there would begin an empty log under this metadata."""
+    if ALTER_KEY not in found:
+        return
+    alter = decode_alter(found[ALTER_KEY].value)
+    if SEGMENTED in ((alter.place,) if alter.ended else (alter.source, alter.target)):
+        raise CannotStart(
+            "the log of the cluster, or a part of it, is in the segment files of the data folder"
+            f" from which it was founded, and {folder.root} is another one: copy the metadata there"
+        )
 
 
 def _apart(found: Entries) -> tuple[Entries, Entries]:

@@ -12,10 +12,11 @@ from broker.app.process_errors import CannotStart
 from broker.app.storage import log_storage, metadata
 from broker.app.stores.etcd_metadata import MetadataUse, folder_token, keep_log_true
 from broker.app.stores.log_place import encode_alter
+from broker.app.stores.metadata_copy import to_sqlite
 from broker.app.switching.altering import stored_altering
 from broker.coordinator.leases.leadership import lead
 from broker.coordinator.records import ALTER_KEY
-from broker.core.cluster.wal_alter import Alter, AlterStage
+from broker.core.cluster.wal_alter import SEGMENTED, Alter, AlterStage
 from broker.data_folder import DataFolder
 from broker.model.failure import Refused
 from broker.ports.meta import MetaStore
@@ -166,6 +167,38 @@ async def test_the_record_follows_a_switch_and_no_other_folder_takes_segment_fil
     await switch("", KAFKA)
     async with hosts.opened("c"):
         pass
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        Alter(1, AlterStage.DONE, KAFKA, SEGMENTED),
+        Alter(1, AlterStage.SWITCHING, KAFKA, SEGMENTED),
+        Alter(2, AlterStage.ABORTED, SEGMENTED, KAFKA),
+    ],
+)
+async def test_metadata_is_copied_back_to_the_folder_that_has_the_segment_files_alone(
+    hosts: Hosts, alter: Alter
+) -> None:
+    async with hosts.opened("a") as store, hosts.opened("b"):
+        await store.write({ALTER_KEY: encode_alter(alter)})
+    there, elsewhere = hosts.folder("a"), hosts.folder("b")
+    with pytest.raises(CannotStart, match="is another one: copy the metadata there"):
+        await to_sqlite(Settings(data_dir=elsewhere.root, meta=hosts.meta))
+    assert elsewhere.metadata_note.exists()
+    assert not elsewhere.metadata.exists()
+    await to_sqlite(Settings(data_dir=there.root, meta=hosts.meta))
+    assert there.metadata.exists()
+
+
+async def test_metadata_is_copied_back_to_a_folder_that_joined_while_the_log_is_in_kafka(
+    hosts: Hosts,
+) -> None:
+    async with hosts.opened("a") as store, hosts.opened("b"):
+        done = Alter(2, AlterStage.DONE, SEGMENTED, KAFKA)
+        await store.write({ALTER_KEY: encode_alter(done)})
+    await to_sqlite(Settings(data_dir=hosts.folder("b").root, meta=hosts.meta))
+    assert hosts.folder("b").metadata.exists()
 
 
 async def test_a_coordinator_that_was_told_another_log_than_the_nodes_begins_no_switch(
