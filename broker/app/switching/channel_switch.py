@@ -80,6 +80,8 @@ class ChannelSwitch:
         self._places, self._drivers, self._markers = places, drivers, markers
         self._settled, self._now_s = settled, now_s
         self._alter: Alter | None = None
+        self._told_end = 0
+        """Number of the newest switch after whose end `settled` was called, and did not fail."""
         self._known: dict[PChannelName, ChannelAlter] = {}
         self._at_s: dict[tuple[str, PChannelName], float] = {}
         self._renewals: Counter[PChannelName] = Counter()
@@ -87,7 +89,9 @@ class ChannelSwitch:
 
     async def look(self) -> bool:
         before, self._alter = self._alter, await self._places.alter()
-        if self._alter is None or (self._alter.ended and self._alter == before):
+        if self._alter is None:
+            return False
+        if self._alter.ended and self._alter == before and self._alter.number == self._told_end:
             return False
         if before is None or before.number != self._alter.number:
             # What an earlier switch met says nothing about the target of this one.
@@ -127,6 +131,7 @@ class ChannelSwitch:
         alter = await self._places.advance()
         if alter is not None and alter.ended:
             await self._settled()
+            self._told_end = alter.number
 
     async def _do(self, task: Task, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         match task:

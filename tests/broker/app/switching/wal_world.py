@@ -9,7 +9,7 @@ import anyio
 
 from actors import PlannedRestart
 from broker.app.stores.stored_places import StoredPlaces
-from broker.app.switching.channel_switch import ChannelSwitch
+from broker.app.switching.channel_switch import ChannelSwitch, Settled, no_news
 from broker.app.switching.log_drivers import LogDrivers
 from broker.app.switching.placed_wal import PlacedWal
 from broker.coordinator.assignment.channel_records import ChannelRecords
@@ -69,6 +69,7 @@ class World:
     acknowledged: dict[PChannelName, list[Record]] = field(default_factory=dict)
     marked: str = SEGMENTED
     founded: str = SEGMENTED
+    settled: Settled = no_news
     left: int = FOR_EVER
     away: bool = False
     steps: int = 0
@@ -127,7 +128,7 @@ class Process:
         self.world = world
         self.places = StoredPlaces(world.store, world.founded)
         self.wal = PlacedWal(self.places, drivers)
-        self.switch = ChannelSwitch(self.places, drivers, world, now_s=self._now_s)
+        self.switch = ChannelSwitch(self.places, drivers, world, world.settled, self._now_s)
         self.looks = 0
         """A second lies between two of them."""
         self.logs: dict[PChannelName, PlacedLog] = {}
