@@ -83,11 +83,14 @@ class ChannelSwitch:
         self._told_end = 0
         """Number of the newest switch after whose end `settled` was called, and did not fail."""
         self._known: dict[PChannelName, ChannelAlter] = {}
+        self._stepped: set[PChannelName] = set()
+        """Since the last look."""
         self._at_s: dict[tuple[str, PChannelName], float] = {}
         self._renewals: Counter[PChannelName] = Counter()
         """Restarts for the place that could not be opened since."""
 
     async def look(self) -> bool:
+        self._stepped.clear()
         before, self._alter = self._alter, await self._places.alter()
         if self._alter is None:
             return False
@@ -112,6 +115,7 @@ class ChannelSwitch:
             return False
         channel = await self._places.channel(name, alter)
         self._known[name] = channel
+        self._stepped.add(name)
         try:
             return await self._do(task_of(alter, channel), name, log, at_rest)
         except Overtaken:
@@ -128,6 +132,8 @@ class ChannelSwitch:
         return [f"the switch of the log does not go on: {it}" for it in sorted(found - {""})]
 
     async def advance(self) -> None:
+        # The others have another owner by now, who tells their trouble.
+        self._known = {it: self._known[it] for it in self._stepped}
         alter = await self._places.advance()
         if alter is not None and alter.ended:
             await self._settled()

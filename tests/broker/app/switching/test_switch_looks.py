@@ -2,10 +2,15 @@
 
 from contextlib import suppress
 
+import pytest
+
 from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
 from broker.ports.meta import MetaError
+from broker.ports.wal import Unsuitable
 from tests.broker.app.switching.test_channel_switch import filled
-from tests.broker.app.switching.wal_world import KAFKA
+from tests.broker.app.switching.test_switch_that_fails import RETENTION_CHANGED, refusing
+from tests.broker.app.switching.wal_world import KAFKA, NAMES
+from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
 
 
 async def test_the_end_of_a_switch_is_told_again_until_that_succeeds() -> None:
@@ -32,3 +37,23 @@ async def test_the_end_of_a_switch_is_told_again_until_that_succeeds() -> None:
         last = tries
         assert not await process.look()
         assert tries == last
+
+
+async def test_the_trouble_of_a_pchannel_that_has_left_is_told_by_its_owner_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled(SEGMENTED)
+    monkeypatch.setattr(MemoryTopics, "open", refusing(Unsuitable(RETENTION_CHANGED)))
+    async with world.process() as one, world.process() as other:
+        await one.start()
+        await one.begin(KAFKA)
+        assert await one.look()
+        assert RETENTION_CHANGED in one.switch.warnings()[0]
+        for name in NAMES:
+            await one.logs.pop(name).close()  # the balancer moves it
+            await other.open(name)
+        assert await one.switch.look()
+        await one.switch.advance()
+        assert one.switch.warnings() == []
+        assert await other.look()
+        assert RETENTION_CHANGED in other.switch.warnings()[0]
