@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from broker.model.ids import MessageId, Term, TimeTick
-from broker.ports.wal import Fenced, NotStored, Unsuitable, WriterFailed
+from broker.ports.wal import Corrupt, Fenced, NotStored, Unsuitable, WriterFailed
 from broker.wal.kafka.entries import NOWHERE, Entry, EntryHead, EntryKind, damaged, encode_key
 from broker.wal.kafka.kafka_writer import KafkaWriter, TopicOwner
 from broker.wal.kafka.log_state import (
@@ -51,8 +51,14 @@ def _first_look(scan: TopicScan, owner: TopicOwner) -> tuple[int, TopicTail]:
     """The end of the topic, which this owner may claim, and what is there."""
     low, high = scan.partition.ends()
     tail = scan.tail(low, high)
-    _refuse(owner, tail)
-    _refuse_other_cluster(scan, owner, tail, low)
+    try:
+        # Before the term: a new cluster begins at term 1, and would climb over all of the other's.
+        _refuse_other_cluster(scan, owner, tail, low)
+    except (Corrupt, OffsetGone, Unavailable):
+        # What names the cluster cannot be read; a term that is claimed already is fenced anyway.
+        _refuse_term(owner, tail)
+        raise
+    _refuse_term(owner, tail)
     return high, tail
 
 
@@ -66,7 +72,8 @@ def _second_look(
         # It has removed even the claim.
         raise Fenced(owner.channel, owner.term, newer)
     tail = known or scan.tail(low, claim)
-    _refuse(owner, tail)
+    # The term alone: Unsuitable says that nothing was claimed.
+    _refuse_term(owner, tail)
     return low, _view(scan, tail, low)
 
 
@@ -90,7 +97,7 @@ def _claim(scan: TopicScan, owner: TopicOwner) -> int:
         raise WriterFailed(f"{owner.channel}: {failure}") from failure
 
 
-def _refuse(owner: TopicOwner, tail: TopicTail) -> None:
+def _refuse_term(owner: TopicOwner, tail: TopicTail) -> None:
     if tail.term >= owner.term:
         raise Fenced(owner.channel, owner.term, tail.term)
 

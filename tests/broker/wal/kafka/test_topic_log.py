@@ -137,6 +137,37 @@ async def test_two_clusters_on_one_prefix_do_not_take_each_others_topics() -> No
     await log.close()
 
 
+@pytest.mark.parametrize("written", ["a claim", "a state", "a group"])
+async def test_a_new_cluster_is_told_whose_the_topic_is_however_high_its_term(written: str) -> None:
+    one = topics_of(cluster="one")
+    if written == "a claim":
+        topic = one.topics.setdefault(CHANNEL, MemoryTopic())
+        topic.put(encode_key(EntryHead(EntryKind.CLAIM, 40, NOWHERE), b"one"), b"one")
+    else:
+        log = await one.open(CHANNEL, Term(40))
+        if written == "a group":
+            await log.append(group(1, 2, term=40))
+        await log.close()
+    other = topics_of(cluster="other", of=one)
+    with pytest.raises(Unsuitable, match="belongs to cluster 'one', and this is cluster 'other'"):
+        await other.open(CHANNEL, Term(1))
+    with pytest.raises(Fenced):
+        await topics_of(cluster="one", of=one).open(CHANNEL, Term(1))
+
+
+async def test_an_old_term_is_fenced_where_nothing_is_left_that_names_the_cluster() -> None:
+    wal = topics_of()
+    log = await wal.open(CHANNEL, Term(40))
+    await log.append(group(1, 2, term=40))
+    await log.append(group(7, 2, term=40))
+    await log.close()
+    topic = wal.topics[CHANNEL]
+    topic.drop_before(topic.high - 1)
+    with pytest.raises(Fenced) as caught:
+        await wal.open(CHANNEL, Term(2))
+    assert caught.value.newer == 40
+
+
 async def test_copies_that_retries_left_are_passed_over() -> None:
     wal = topics_of()
     log = await wal.open(CHANNEL, Term(1))
