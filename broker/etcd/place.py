@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.addresses import joined_address, split_address
+from broker.shown_url import shown_url
 
 SCHEME: Final = "etcd://"
 DEFAULT_PORT: Final = 2379
@@ -31,39 +32,43 @@ class EtcdPlace:
 
 def etcd_place(url: str) -> EtcdPlace:
     """The place that a URL names. Raises ValueError, which says what to write instead."""
+    # Settings are printed, logged, and passed on in the environment.
+    shown = shown_url(url).text
     if not url.startswith(SCHEME):
-        raise ValueError(f"{url!r} is no URL of etcd, such as {EXAMPLE}")
-    hosts, slash, prefix = url.removeprefix(SCHEME).partition("/")
+        raise ValueError(f"{shown!r} is no URL of etcd, such as {EXAMPLE}")
+    hosts, _, prefix = url.removeprefix(SCHEME).partition("/")
     user, at, hosts = hosts.rpartition("@")
     if ":" in user:
-        # Settings are printed, logged, and passed on in the environment.
         raise ValueError(
-            f"{SCHEME}{user.partition(':')[0]}:...@{hosts}{slash}{prefix} has a password; name the"
-            " user alone, and set meta_password_file to a file with the password"
+            f"{shown!r} has a password; name the user alone, and set meta_password_file to a file"
+            " with the password"
         )
     if at and not user:
-        raise ValueError(f"{url!r} has an empty user before '@'")
+        raise ValueError(f"{shown!r} has an empty user before '@'")
     prefix = prefix.removesuffix("/")
     if not _PREFIX.fullmatch(prefix) or len(prefix) > _PREFIX_BYTES_MAX:
         raise ValueError(
-            f"{url!r} names no prefix for the keys, or one with other characters than letters,"
+            f"{shown!r} names no prefix for the keys, or one with other characters than letters,"
             f" digits, '.', '_', '-' and single '/', or of more than {_PREFIX_BYTES_MAX}; write"
             f" it like {EXAMPLE}"
         )
-    endpoints = tuple([_endpoint(it, url) for it in hosts.split(",")])
+    endpoints = tuple([_endpoint(it, shown) for it in hosts.split(",")])
     if len(set(endpoints)) < len(endpoints):
-        raise ValueError(f"{url!r} names an endpoint twice")
+        raise ValueError(f"{shown!r} names an endpoint twice")
     if len(endpoints) > ENDPOINTS_MAX:
-        raise ValueError(f"{url!r} names {len(endpoints)} endpoints; at most {ENDPOINTS_MAX}")
+        raise ValueError(f"{shown!r} names {len(endpoints)} endpoints; at most {ENDPOINTS_MAX}")
     return EtcdPlace(endpoints, prefix, user)
 
 
-def _endpoint(text: str, url: str) -> tuple[str, int]:
+def _endpoint(text: str, shown: str) -> tuple[str, int]:
     has_port = ":" in text.rpartition("]")[2]
     try:
         host, port = split_address(text if has_port else f"{text}:{DEFAULT_PORT}")
     except ValueError:
         host, port = "", 0
-    if not port or not host or any(it.isspace() or it in "?#@[]\\" for it in host):
-        raise ValueError(f"{text!r} in {url!r} is no HOST or HOST:PORT of etcd; write {EXAMPLE}")
+    if not port or not host or any(it.isspace() or it in "?#@&=[]\\" for it in host):
+        raise ValueError(
+            f"{shown_url(text).text!r} in {shown!r} is no HOST or HOST:PORT of etcd; write"
+            f" {EXAMPLE}"
+        )
     return host, port

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from broker.addresses import joined_address, split_address
+from broker.shown_url import shown_url
 
 SCHEME: Final = "kafka"
 DEFAULT_PORT: Final = 9092
@@ -18,7 +19,10 @@ _KNOWN: Final = ("replication", "min_isr", "sync", "client")
 
 
 class BadWalUrl(ValueError):
-    """The URL does not say where the log is; the message says what is wrong with it."""
+    """The URL does not say where the log is; the message says what is wrong with it.
+
+    `url`: as it may be shown.
+    """
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url!r}: {reason}; write it as {EXAMPLE}")
@@ -55,14 +59,20 @@ def kafka_place(url: str) -> KafkaPlace:
     """Parse the URL. Raises BadWalUrl."""
     # Not by urlsplit: newer Pythons refuse several servers when one is an IPv6 address.
     scheme, found, behind = url.partition("://")
+    shown = shown_url(url, _KNOWN)
     if not found or scheme.lower() != SCHEME:
-        shown = scheme if found else ""
-        raise BadWalUrl(url, f"the scheme must be {SCHEME}, not {shown!r}")
+        other = shown.text.partition("://")[0] if found else ""
+        raise BadWalUrl(shown.text, f"the scheme must be {SCHEME}, not {other!r}")
+    if shown.has_user:
+        reason = "it holds a user or a password; name a file with them as client=FILE"
+        raise BadWalUrl(shown.text, reason)
+    if shown.unknown is not None:
+        reason = f"{shown.unknown!r} is unknown; known are {', '.join(_KNOWN)}"
+        raise BadWalUrl(shown.text, reason)
+    # From here on nothing is hidden: reasons may quote parts of the URL.
     behind, _, fragment = behind.partition("#")
     behind, _, query_text = behind.partition("?")
     netloc, _, prefix = behind.partition("/")
-    if "@" in netloc:
-        raise BadWalUrl(url, "it holds a user; name a file with it as client=FILE")
     if fragment:
         raise BadWalUrl(url, f"#{fragment} has no meaning here")
     servers = tuple(_server(url, each) for each in netloc.split(","))
@@ -113,8 +123,6 @@ def _query(url: str, text: str) -> Mapping[str, str]:
     except ValueError:
         raise BadWalUrl(url, f"?{text} is not NAME=VALUE&...") from None
     for name, value in pairs:
-        if name not in _KNOWN:
-            raise BadWalUrl(url, f"{name!r} is unknown; known are {', '.join(_KNOWN)}")
         if name in found:
             raise BadWalUrl(url, f"{name} stands twice")
         if not value:

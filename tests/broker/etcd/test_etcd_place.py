@@ -51,3 +51,25 @@ def test_a_password_has_no_place_in_a_url_and_is_not_repeated() -> None:
     with pytest.raises(ValueError, match="set meta_password_file") as caught:
         etcd_place("etcd://me:secret@a/p")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://u:hunter2@a/p",
+        "u:hunter2@a/p",
+        "etcd://u:/hunter2@a/p",
+        "etcd://u:hunter2@a",
+        "etcd://u:hunter2@a/p?x",
+        "etcd://u:pw@a/p?password=hunter2",
+        "etcd://a/p?password=hunter2",
+        "etcd://a?password=hunter2/p",
+        "etcd://@a?password=hunter2/p",
+        "etcd://a,a?password=hunter2/p",
+        "etcd://u@a&password=hunter2/p",
+    ],
+)
+def test_what_may_be_secret_in_a_wrong_url_is_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match=r"etcd://|meta_password_file") as caught:
+        etcd_place(url)
+    assert "hunter2" not in str(caught.value)

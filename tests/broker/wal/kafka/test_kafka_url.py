@@ -77,5 +77,32 @@ def test_a_wrong_or_half_given_url_says_what_is_wrong_and_how_to_write_it(
     assert "write it as kafka://10.0.0.5:9092" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("kafka://user:hunter2@a/p", "'kafka://...@a/p': it holds a user or a password"),
+        ("kafka://user:/hunter2@a/p", "'kafka://...@a/p': it holds a user or a password"),
+        (
+            "kafka://a/p?sasl.password=hunter2",
+            "'kafka://a/p?sasl.password=...': 'sasl.password' is unknown",
+        ),
+        ("kafka://a/p?x=1&hunter2", "'kafka://a/p?x=...': 'x' is unknown"),
+        ("kafka://a/p#pw=hunter2", "'kafka://a/p#pw=...': 'pw' is unknown"),
+        ("kafka://a/p&pw=hunter2", "'kafka://a/p&pw=...': 'pw' is unknown"),
+        ("https://u:hunter2@a/p", "'https://...@a/p': the scheme must be kafka, not 'https'"),
+        ("u:hunter2@kafka://a/p", "the scheme must be kafka, not '...@kafka'"),
+    ],
+)
+def test_what_may_be_secret_in_a_url_is_not_repeated(url: str, said: str) -> None:
+    with pytest.raises(BadWalUrl) as caught:
+        checked_wal(url)
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_of_the_client_may_have_any_letter_in_its_name() -> None:
+    assert kafka_place("kafka://a:1/p?client=/etc/a@b?c=d").client == "/etc/a@b?c=d"
+
+
 def test_no_url_means_segment_files() -> None:
     assert checked_wal("") == ""
