@@ -51,7 +51,8 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, Any], file: str) -> str:
     if error["type"] == "extra_forbidden":
         known = [*Settings.model_fields, CLIENT_TABLE]
         return f"{name!r} in {file} is not a setting{nearest(name, known)}"
-    return f"setting {name}: {_reason(error)} ({_origin(name, flags, file)})"
+    wrong = _wrong(error)
+    return f"{wrong} ({_origin(name, flags, file)})" if name else wrong
 
 
 def _wrong(error: ErrorDetails) -> str:

@@ -21,7 +21,7 @@ from broker.core.naming import PCHANNELS_MAX
 from broker.core.pressure.limit_rules import checked_limits
 from broker.core.security.jwt_rules import ALGORITHMS, checked_algorithms
 from broker.core.security.key_place import checked_key_place
-from broker.etcd.place import etcd_place
+from broker.etcd.place import checked_meta, etcd_place
 from broker.wal.kafka.kafka_url import checked_wal
 
 MIB = 1024 * 1024
@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     listened on. Empty: the address listened on; with a wildcard such as 0.0.0.0, this machine's
     only outside address."""
 
-    meta: str = ""
+    meta: Annotated[str, AfterValidator(checked_meta)] = ""
     """Where the metadata is: `etcd://[USER@]HOST[:PORT],.../PREFIX`. Empty: SQLite in the data
     folder. It is chosen at the first start on a data folder."""
     meta_password_file: Path | None = None

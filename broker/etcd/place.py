@@ -60,6 +60,13 @@ def etcd_place(url: str) -> EtcdPlace:
     return EtcdPlace(endpoints, prefix, user)
 
 
+def checked_meta(url: str) -> str:
+    """The URL as it is: empty for metadata that is not in etcd. Raises ValueError."""
+    if url:
+        etcd_place(url)
+    return url
+
+
 def _endpoint(text: str, shown: str) -> tuple[str, int]:
     has_port = ":" in text.rpartition("]")[2]
     try:

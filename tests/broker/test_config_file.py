@@ -101,3 +101,49 @@ def test_the_table_of_a_client_may_hold_all_of_its_settings() -> None:
     given |= {"connect_s": 1, "open_s": 2.5}
     expected = ClientConfig("[::1]:1", "blue", True, "ca.pem", connect_s=1, open_s=2.5)
     assert client_config(given, "here") == expected
+
+
+ETCD_A = (
+    "'etcd://a' names no prefix for the keys, or one with other characters than letters, digits,"
+    " '.', '_', '-' and single '/', or of more than 200; write it like"
+    " etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/tidemark"
+)
+
+
+def test_a_wrong_url_of_etcd_is_told_with_where_it_was_set(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load_settings({"meta": "etcd://a"})
+    assert str(caught.value) == f"setting meta: {ETCD_A} (--meta)"
+    file.write_text('meta = "etcd://a"')
+    with pytest.raises(BadConfig) as caught:
+        load_settings({"config": file})
+    assert str(caught.value) == f"setting meta: {ETCD_A} ({file})"
+    monkeypatch.setenv("TIDEMARK_META", "etcd://a")
+    with pytest.raises(BadConfig) as caught:
+        load_settings({})
+    assert str(caught.value) == f"setting meta: {ETCD_A} (TIDEMARK_META)"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"meta_tls_ca": "f"}, "meta_tls_ca is set without meta, the URL of etcd"),
+        (
+            {"meta": "etcd://me@a/p"},
+            "meta names user me, and meta_password_file is not set",
+        ),
+        ({"tls_cert": "f"}, "tls_cert is set without tls_key; TLS needs both"),
+        (
+            {"jwt_issuer": "i"},
+            "jwt_issuer is set without jwt_jwks and jwt_audience; JWTs need them",
+        ),
+    ],
+)
+def test_a_rule_over_several_settings_names_them_and_no_place(
+    given: dict[str, str], told: str
+) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load_settings(given)
+    assert str(caught.value) == told

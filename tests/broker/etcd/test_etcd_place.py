@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from broker.etcd.place import EtcdPlace, etcd_place
+from broker.etcd.place import EtcdPlace, checked_meta, etcd_place
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,11 @@ def test_a_url_names_members_a_prefix_and_maybe_a_user(url: str, place: EtcdPlac
 def test_a_wrong_or_half_given_url_is_told(url: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         etcd_place(url)
+
+
+def test_no_url_means_metadata_that_is_not_in_etcd() -> None:
+    assert checked_meta("") == ""
+    assert checked_meta("etcd://a/p/") == "etcd://a/p/"
 
 
 def test_a_password_has_no_place_in_a_url_and_is_not_repeated() -> None:
