@@ -125,10 +125,7 @@ def begun(
         )
     source = founded if before is None else before.place
     if prefix_of(source) == prefix_of(target):
-        return AlterRefusal(
-            Impossible.SAME_PLACE,
-            f"the log is in {shown(source)} already; nothing was changed",
-        )
+        return _there_already(source, target)
     if source and target:
         return AlterRefusal(
             Impossible.BETWEEN_KAFKAS,
@@ -244,6 +241,25 @@ def failed(channel: ChannelAlter, trouble: str) -> ChannelAlter:
 def prefix_of(place: str) -> str:
     """What tells two places apart: of a Kafka the prefix of its topics, not the servers to ask."""
     return place.partition("://")[2].partition("?")[0].partition("/")[2]
+
+
+def _there_already(source: str, target: str) -> AlterRefusal:
+    """Names the servers that may be of another Kafka, which this switch does not lead to."""
+    known = _servers(source)
+    others = [it for it in _servers(target) if it not in known]
+    cause = f"the log is in {shown(source)} already; nothing was changed"
+    if others:
+        cause += (
+            ": a place is known by its prefix, not by its servers; if"
+            f" {', '.join(others)} are of another Kafka, switch to segment files first (tidemark"
+            " wal alter --to segmented), then to that Kafka with another prefix than"
+            f" {prefix_of(target)!r}"
+        )
+    return AlterRefusal(Impossible.SAME_PLACE, cause)
+
+
+def _servers(place: str) -> list[str]:
+    return place.partition("://")[2].partition("/")[0].split(",")
 
 
 def shown(place: str) -> str:

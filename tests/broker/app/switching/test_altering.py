@@ -61,6 +61,12 @@ async def test_what_is_wrong_or_away_is_told() -> None:
     assert await refused(altering(MemoryMetaStore(), AWAY), KAFKA) == "no answer"
 
 
+async def test_another_kafka_with_the_same_prefix_is_named_in_the_refusal() -> None:
+    asked = stored_altering(Settings(wal="kafka://a:1/p"), MemoryMetaStore(), alone=True)
+    assert (await refused(asked, "kafka://a:1/p")).endswith("already; nothing was changed")
+    assert "if b:2 are of another Kafka" in await refused(asked, "kafka://b:2/p")
+
+
 async def test_segment_files_are_refused_where_nodes_may_be_on_several_hosts() -> None:
     settings = Settings(meta="etcd://a:1/p", wal=KAFKA)
     asked = stored_altering(settings, MemoryMetaStore(), alone=False)

@@ -101,6 +101,25 @@ def test_what_cannot_begin_is_refused_with_the_reason(
     assert said in refusal.cause
 
 
+@pytest.mark.parametrize("target", ["kafka://a:1/p", "kafka://b:2/p?replication=1"])
+def test_a_log_that_is_there_already_is_told_so(target: str) -> None:
+    refusal = refused(begun(None, "kafka://a:1,b:2/p", target, leaves_history=False))
+    assert refusal.why is Impossible.SAME_PLACE
+    assert refusal.cause == "the log is in kafka://a:1,b:2/p already; nothing was changed"
+
+
+def test_servers_of_another_kafka_with_the_same_prefix_are_named_with_what_to_do() -> None:
+    target = "kafka://x:3,a:1,y:4/p?min_isr=1"
+    refusal = refused(begun(None, "kafka://a:1,b:2/p", target, leaves_history=False))
+    assert refusal.why is Impossible.SAME_PLACE
+    assert refusal.cause == (
+        "the log is in kafka://a:1,b:2/p already; nothing was changed: a place is known by its"
+        " prefix, not by its servers; if x:3, y:4 are of another Kafka, switch to segment files"
+        " first (tidemark wal alter --to segmented), then to that Kafka with another prefix than"
+        " 'p'"
+    )
+
+
 def test_a_switch_is_aborted_only_while_all_append_to_the_source() -> None:
     alter = started()
     back = aborted(alter)
