@@ -85,7 +85,7 @@ class RocksdictMissing(RocksMQError, ImportError):
     def __init__(self) -> None:
         super().__init__(
             "RocksMQ stores messages with the package rocksdict, which is not installed here; add"
-            " it with: pip install 'tidemark[rocksmq]'"
+            " it with: pip install '.[rocksmq]' in Tidemark's folder"
         )
 
 

@@ -94,4 +94,4 @@ def test_an_executor_without_tidemark_says_so_in_one_line(
     found = run("bare", broker, "by_bare", tmp_path, **given)
     (line,) = {it for it in found["error"].splitlines() if "[TIDEMARK_NOT_INSTALLED]" in it}
     assert f"the Python of this executor, {bare}, has no package 'tidemark'" in line
-    assert "install tidemark[spark] there" in line
+    assert "install Tidemark there (pip install '.[spark]' in Tidemark's folder)" in line

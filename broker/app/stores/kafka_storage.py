@@ -29,7 +29,7 @@ def kafka_wal(
     except ImportError as error:
         raise CannotStart(
             f"the log is to be in Kafka ({settings.wal}), and its client is not installed: {error};"
-            " install it with: pip install 'tidemark[kafka]'"
+            " install it with: pip install '.[kafka]' in Tidemark's folder"
         ) from error
     place = kafka_place(settings.wal)
     sizes = KafkaSizes(

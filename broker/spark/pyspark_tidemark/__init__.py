@@ -144,8 +144,8 @@ def _misfit(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and "." not in name:
         what = "tidemark" if name in ("broker", "schemas", "actors") else name
         return (
-            f"[TIDEMARK_NOT_INSTALLED] {python} no package {what!r}; install tidemark[spark] there,"
-            " or send it along with spark.archives"
+            f"[TIDEMARK_NOT_INSTALLED] {python} no package {what!r}; install Tidemark there (pip"
+            " install '.[spark]' in Tidemark's folder), or send it along with spark.archives"
         )
     if type(error).__name__ == "HiddenPackage":
         return f"[TIDEMARK_NOT_INSTALLED] on this executor, {error}"

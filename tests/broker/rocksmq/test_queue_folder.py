@@ -155,7 +155,7 @@ def test_without_the_extra_a_line_says_how_to_install_it(tmp_path: Path) -> None
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout == (
         "RocksdictMissing RocksMQ stores messages with the package rocksdict, which is not"
-        " installed here; add it with: pip install 'tidemark[rocksmq]'\n"
+        " installed here; add it with: pip install '.[rocksmq]' in Tidemark's folder\n"
     )
     assert issubclass(RocksdictMissing, ImportError)
 

@@ -129,7 +129,7 @@ async def test_without_the_client_a_start_says_how_to_install_it(
     for name in [it for it in sys.modules if it.startswith("broker.wal.kafka.")]:
         monkeypatch.delitem(sys.modules, name)
     told = await refusal(tmp_path, wal="kafka://127.0.0.1:1/p")
-    assert "install it with: pip install 'tidemark[kafka]'" in told
+    assert "install it with: pip install '.[kafka]' in Tidemark's folder" in told
 
 
 async def test_a_file_for_the_client_may_not_change_what_the_log_depends_on(tmp_path: Path) -> None:
