@@ -148,6 +148,12 @@ class Topics:
         if not isinstance(answer, Failure) or answer.name == "TOPIC_ALREADY_EXISTS":
             return
         told = f"topic {topic} cannot be made: {answer.text}"
+        if answer.name == "INVALID_REPLICATION_FACTOR":
+            told = (
+                f"{told.removesuffix('.')}; it was to have replication={self._place.replication}"
+                " copies: write ?replication=N in the URL of the log, with N at most the number of"
+                " brokers"
+            )
         raise Unavailable(told) if answer.passes or answer.name in AWAY else Unsuitable(told)
 
     def _answer(self, ask: Callable[[float], Future[T]]) -> T | Failure:

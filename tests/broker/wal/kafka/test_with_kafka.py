@@ -126,7 +126,9 @@ async def test_a_topic_with_a_retention_of_its_own_is_refused(
 async def test_more_copies_than_there_are_brokers_cannot_be_had(place: KafkaPlace) -> None:
     wanted = replace(place, replication=3, min_isr=2)
     with closing(KafkaWal(wanted, "c", SMALL)) as wal:
-        assert "cannot be made" in await refused(wal)
+        told = await refused(wal)
+        assert "cannot be made" in told
+        assert "to have replication=3 copies: write ?replication=N in the URL" in told
     with closing(KafkaWal(place, "c", SMALL)) as wal:
         await (await wal.open(CHANNEL, Term(1))).close()
     with closing(KafkaWal(wanted, "c", SMALL)) as wal:
