@@ -1,6 +1,7 @@
-"""What is told of a topic that cannot be made."""
+"""What is told of a topic that cannot be made, or cannot be used yet."""
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from broker.ports.wal import Unsuitable
 from broker.wal.kafka.kafka_url import kafka_place
+from broker.wal.kafka.partition import Unavailable
 from broker.wal.kafka.topic_ids import NoTopicIds
 from broker.wal.kafka.topics import Topics
 
@@ -51,6 +53,7 @@ def topics(monkeypatch: pytest.MonkeyPatch, described: Any, made: Any = None) ->
     answers = {"described": described, "made": made}
     admin = type("Admin", (AnsweringAdmin,), answers)
     monkeypatch.setattr("broker.wal.kafka.topics.AdminClient", admin)
+    monkeypatch.setattr("broker.wal.kafka.topics._LEADER_PAUSE_S", 0.0)
     return Topics(kafka_place("kafka://a/p"), {}, 1 << 20, NoTopicIds())
 
 
@@ -74,3 +77,16 @@ def test_another_refusal_of_a_new_topic_is_told_as_it_is(monkeypatch: pytest.Mon
     with pytest.raises(Unsuitable) as caught:
         topics(monkeypatch, MISSING, refusal).ready(TOPIC, "")
     assert str(caught.value) == "topic p.c cannot be made: not here."
+
+
+@pytest.mark.parametrize("leader", [None, SimpleNamespace(id=-1)])
+def test_a_topic_whose_partition_has_no_leader_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, leader: SimpleNamespace | None
+) -> None:
+    described = SimpleNamespace(name=TOPIC, partitions=[SimpleNamespace(leader=leader)])
+    asked = topics(monkeypatch, described)
+    with pytest.raises(Unavailable) as caught:
+        asked.ready(TOPIC, "")
+    told = "topic p.c: its partition has no leader"
+    assert str(caught.value) == told
+    assert asked.trouble(TOPIC) == told
