@@ -56,6 +56,22 @@ def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
     assert "s3cret" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("https://ann:s3cret@[::1/", "a user or a password"),
+        ("https://ann:s3cret/x@id.example/keys", "a user or a password"),
+        ("ftp:///x?token=s3cret", "'ftp:///x.token=...' must be https"),
+        ("http://id.example/keys?token=s3cret", "keys.token=...' speaks no TLS"),
+        ("https://id.example:port/?token=s3cret", "token=...' is no URL"),
+    ],
+)
+def test_what_may_be_secret_in_a_wrong_url_is_not_shown(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as error:
+        key_url(text)
+    assert "s3cret" not in str(error.value)
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_a_file_or_a_url_or_refused(text: str) -> None:
     for place in (text, f"https://{text}"):
