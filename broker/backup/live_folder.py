@@ -67,7 +67,9 @@ class LiveFolder:
         if self._folder.log_prefix.exists():
             raise BackupFailed(
                 f"the log of {self._folder.root} is in Kafka, and a backup copies segment files;"
-                " copy the topics with Kafka's own tools"
+                " Kafka's replication protects such a log; a copy of its topics cannot be opened,"
+                " because it has other offsets and IDs. To back up a broker whose metadata is in"
+                " SQLite, move the log to segment files: `tidemark wal alter --to segmented`"
             )
         self.cluster = self._checked()
         self.held = self._open.enter_context(HeldLog(self._folder.log))

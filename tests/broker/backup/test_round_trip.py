@@ -243,6 +243,20 @@ async def test_a_folder_of_another_cluster_is_not_backed_up(tmp_path: Path) -> N
         await back_up(Folder(tmp_path / "elsewhere"), identity, tmp_path / "backup", 1)
 
 
+async def test_no_copy_of_topics_is_advised_where_the_log_is_in_kafka(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "data")
+    identity = await folder.found()
+    folder.data.log_prefix.parent.mkdir()
+    folder.data.log_prefix.write_text("kafka://10.0.0.5:9092/tidemark\n")
+    with pytest.raises(BackupFailed) as raised:
+        await back_up(folder, identity, tmp_path / "backup", 1)
+    told = str(raised.value)
+    assert f"the log of {folder.root} is in Kafka, and a backup copies segment files" in told
+    assert "replication protects such a log" in told
+    assert "a copy of its topics cannot be opened" in told
+    assert "tidemark wal alter --to segmented" in told
+
+
 async def test_a_collection_that_comes_during_a_cut_makes_it_cut_again(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "data")
     identity = await folder.found()
