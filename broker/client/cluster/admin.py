@@ -51,8 +51,9 @@ class Admin:
         self._wal = WalCalls(calls)
 
     async def health(self, *, known: Channels = None) -> Health:
-        """The health of the server, with the troubles and damages of all its nodes."""
+        """The health of the server, with the troubles, damages and warnings of all its nodes."""
         found = await self._server.health()
+        common = found.warnings
         answers = await self._ask_nodes(found.node_id, ServerAdmin.health, known)
         for node_id, answer in answers.items():
             if isinstance(answer, Health):
@@ -60,10 +61,12 @@ class Admin:
                 listed = {it.name for it in found.troubles}
                 troubles = [it for it in answer.troubles if it.name not in listed]
                 damages, unlisted = answer.damages, answer.damages_unlisted
+                # What all processes say alike, such as a link without TLS, is said once.
+                own = [it for it in answer.warnings if it not in common]
                 state, paused = answer.state, answer.consumption_paused
             else:
                 troubles = [ChannelTrouble(f"node {node_id}", UNREACHABLE, str(answer))]
-                damages, unlisted, state, paused = (), 0, "degraded", False
+                damages, unlisted, state, paused, own = (), 0, "degraded", False, []
             found = replace(
                 found,
                 state=found.state if state == "healthy" or found.state != "healthy" else "degraded",
@@ -71,6 +74,7 @@ class Admin:
                 damages=(*found.damages, *damages),
                 damages_unlisted=found.damages_unlisted + unlisted,
                 consumption_paused=found.consumption_paused or paused,
+                warnings=(*found.warnings, *[f"node {node_id}: {it}" for it in own]),
             )
         return found
 

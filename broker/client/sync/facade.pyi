@@ -90,7 +90,7 @@ class Admin:
         vchannel: Milvus's GetLatestMVCCTimestampIfLocal."""
         ...
     def health(self, *, known: Channels = None) -> Health:
-        """The health of the server, with the troubles and damages of all its nodes."""
+        """The health of the server, with the troubles, damages and warnings of all its nodes."""
         ...
     def kill_actor(self, path: str, *, term: int = 0) -> int:
         """End an actor as if it had crashed; returns the term of the incarnation it killed.

@@ -91,6 +91,22 @@ async def see_degraded(log: Client) -> None:
     assert [it.name for it in health.troubles] == ["node 1"]
 
 
+async def test_warnings_of_nodes_are_told_with_their_node(tmp_path: Path) -> None:
+    soon = {"memory_bytes_max": str(1 << 30), "memory_warn_percent": "1"}
+    with BrokerProcess(tmp_path, nodes="2", pchannels="2", **soon) as broker:
+        async with connect(broker.address) as log:
+
+            async def is_told() -> bool:
+                found = sorted((await log.admin.health()).warnings)
+                return [it.partition(": the process uses")[0] for it in found] == [
+                    "node 1: memory watermark WARN",
+                    "node 2: memory watermark WARN",
+                ]
+
+            await until(is_told)
+        assert broker.terminate() == 0
+
+
 class Leaving(ServerAdmin):
     """A server that is gone when it is asked for its channels."""
 
