@@ -33,6 +33,7 @@ from broker.app.limits_from_settings import (
     timesync_timing,
 )
 from broker.app.master_wiring import master_parts, with_master
+from broker.app.probes.clock_warnings import leader_clock_warnings
 from broker.app.probes.http_endpoint import sources_of
 from broker.app.probes.readiness import Readiness
 from broker.app.running_process import (
@@ -219,6 +220,7 @@ class _CoordinatorParts:
                 self._access.warnings,
                 reached.warnings,
                 self._nodes.warnings,
+                lambda: leader_clock_warnings(system.statistics()),
             ),
         )
         return EdgeServer(

@@ -16,7 +16,15 @@ from functools import partial
 import anyio
 import structlog
 
-from actors import ActorError, ChildSpec, MailboxSpec, Overflow, SupervisorSpec, System
+from actors import (
+    ActorError,
+    ChildSpec,
+    MailboxSpec,
+    Overflow,
+    SupervisorSpec,
+    System,
+    SystemClock,
+)
 from broker.app.actor_lookup import CHANNEL_REPORTS, DIRECTORY, MEMBERSHIP, ActorLookup
 from broker.app.advertised import with_advertised
 from broker.app.leading.coordinator_search import known_coordinators
@@ -53,6 +61,7 @@ from broker.ports.meta import MetaError, MetaStore
 from broker.process_settings import Settings
 from broker.remote.calls import Calls
 from broker.remote.channel_reports import ChannelReporter, ReportingObserver
+from broker.remote.clock_watch import ClockWatch
 from broker.remote.leader_calls import Known, LeaderCalls
 from broker.remote.remote_coordinator import RemoteEnrolment, RemoteTicks
 from broker.remote.remote_holds import RemoteHolds
@@ -180,6 +189,7 @@ class _NodeParts:
         self._node_id = NodeId(settings.node_id)
         self._damages = storage.damages
         self._join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
+        self._ticks = ClockWatch(RemoteTicks(calls, random.Random()), SystemClock())
         self._runtime = self._node_runtime(storage)
 
     def spec(self) -> SupervisorSpec:
@@ -203,7 +213,7 @@ class _NodeParts:
                 self._settings,
                 self._damages,
                 readiness,
-                (audit.sink.warnings, self._access.warnings),
+                (audit.sink.warnings, self._access.warnings, self._ticks.warnings),
                 self._runtime,
             ),
             edge_limits(self._settings),
@@ -252,10 +262,9 @@ class _NodeParts:
         refuse_new_callers(self.lookup)
 
     def _node_runtime(self, storage: LogStorage) -> NodeRuntime:
-        ticks = RemoteTicks(self._calls, random.Random())
         observer = ReportingObserver(self.lookup.find, CHANNEL_REPORTS)
         ports = replace(
-            node_ports(self._store, self._node_id, storage.wal, ticks, observer),
+            node_ports(self._store, self._node_id, storage.wal, self._ticks, observer),
             holds=RemoteHolds(self._calls),
             room=disk_reserve(self._settings, storage.folder),
             switch=storage.switch,

@@ -79,7 +79,13 @@ class Oracle(Actor[OracleMessage]):
                     assert_never(message)
 
     def statistics(self) -> Mapping[str, int | float | str]:
-        return {"bound_ms": self._hybrid.bound_ms, "extensions": self._extensions}
+        wall_ms = self._context.clock.wall_ms()
+        return {
+            "bound_ms": self._hybrid.bound_ms,
+            "extensions": self._extensions,
+            # Of the clock. What an idle one handed out last may be old, which says nothing.
+            "ahead_ms": max(0, self._hybrid.physical_ms - wall_ms),
+        }
 
     def _reserve(self, request: Reserve, envelope: Envelope[OracleMessage]) -> None:
         count, now_ms = request.count, self._now_ms()
