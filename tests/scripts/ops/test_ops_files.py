@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,6 +216,21 @@ def instructions() -> list[tuple[str, str]]:
     text = (OPS / "Containerfile").read_text().replace("\\\n", " ")
     lines = [it for it in text.splitlines() if it and not it.startswith("#")]
     return [(word, rest) for word, _, rest in (it.partition(" ") for it in lines)]
+
+
+@pytest.mark.parametrize("file", ["Containerfile", "README.md"])
+def test_what_is_installed_can_be_one_of_several_hosts_and_is_locked(file: str) -> None:
+    (asked,) = re.findall(
+        r"pip install .*-c scripts/constraints.txt '\.\[([\w,]+)\]'", (OPS / file).read_text()
+    )
+    assert asked.split(",") == ["arrow", "compression", "kafka"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    locked = (ROOT / "scripts" / "constraints.txt").read_text()
+    for package in [it for extra in asked.split(",") for it in extras[extra]]:
+        name = re.split(r"[=<>]", package)[0]
+        assert f"\n{name}==" in locked, name
 
 
 def test_what_the_image_copies_is_enough_to_build_and_is_not_run_as_root(tmp_path: Path) -> None:
