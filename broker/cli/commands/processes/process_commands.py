@@ -160,7 +160,7 @@ def node(  # noqa: PLR0913 - each is an option of the command line
     # For the nodes that `serve --nodes` starts: they stop when their parent closes stdin or dies.
     leash: Annotated[bool, typer.Option("--leash", hidden=True)] = False,
 ) -> None:
-    """Run only a node, on the data folder of its coordinator."""
+    """Run only a node, on its coordinator's data folder; on another host, on one of its own."""
     SIGNALS.install()
     with fast_imports():
         from broker.cli.serving import run_node
