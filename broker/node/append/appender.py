@@ -58,7 +58,7 @@ from broker.node.state.node_runtime import NodeRuntime
 from broker.node.state.open_channels import OpenChannel, SnapshotProgress
 from broker.node.state.tail import Tail
 from broker.node.state.vchannel_traffic import count_group
-from broker.node.state.wal_refusals import failed_outcomes, refusal_of
+from broker.node.state.wal_refusals import failed_outcomes, opening_refusal_of, refusal_of
 from broker.ports.wal import Fenced, Log, WalError, WriterFailed
 
 REFUSING = "refusing"
@@ -113,7 +113,7 @@ class Appender(Actor[_Message]):
             await self._open(term)
         except Exception as error:
             final = isinstance(error, Fenced)  # a newer owner exists: restarting cannot help
-            self._fail(term, refusal_of(error), final=final)
+            self._fail(term, opening_refusal_of(error), final=final)
             if not final:
                 # The supervisor starts this actor again, without limit, at the next term.
                 raise

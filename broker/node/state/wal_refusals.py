@@ -41,6 +41,19 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(StreamingCode.INNER, f"{type(error).__name__}: {error}")
 
 
+def opening_refusal_of(error: Exception) -> Refusal:
+    """The same for an error of opening a log, with what to do where no retry opens it."""
+    refusal = refusal_of(error)
+    match error:
+        case Corrupt():
+            to_do = "; set TIDEMARK_SKIP_DAMAGE=true to skip what cannot be read, and read the rest"
+        case UnknownFormat():
+            to_do = "; start the release that wrote it"
+        case _:  # that of Unsuitable says so itself
+            to_do = ""
+    return Refusal(refusal.code, f"{refusal.cause}{to_do}")
+
+
 def refused(error: Exception) -> Refused:
     """The same as an exception."""
     refusal = refusal_of(error)

@@ -14,7 +14,7 @@ from broker.model.retention.policy import Retention
 from broker.node.directory_messages import ScannerOpened
 from broker.node.scanner_messages import Delivery, Pull
 from broker.node.state.node_limits import NodeLimits
-from broker.ports.wal import Corrupt, WalError, WriterFailed
+from broker.ports.wal import Corrupt, UnknownFormat, Unsuitable, WalError, WriterFailed
 from broker.wal.memory_wal import Fault, MemoryLog, MemoryWal
 from tests.broker.node.world import PCHANNEL, Reader, World, appended, message, running_node
 
@@ -160,6 +160,36 @@ def test_a_term_that_was_there_already_cannot_be_opened() -> None:
             assert await world.assign(term=10) is None
 
     run_seeded(5, scenario)
+
+
+class Unopenable(MemoryWal):
+    """Its logs cannot be opened, however often somebody tries."""
+
+    def __init__(self, why: WalError) -> None:
+        super().__init__()
+        self._why = why
+
+    async def open(self, channel: PChannelName, term: Term) -> MemoryLog:
+        raise self._why
+
+
+@pytest.mark.parametrize(
+    ("why", "to_do"),
+    [
+        (Corrupt("topic t", 7, "foreign", "offset"), "set TIDEMARK_SKIP_DAMAGE=true to skip what"),
+        (UnknownFormat("seg-1", 9, 1), "start the release that wrote it"),
+        (Unsuitable("two partitions; the log needs one"), "the log needs one"),
+    ],
+)
+def test_a_log_that_no_retry_opens_is_told_with_what_to_do(why: WalError, to_do: str) -> None:
+    async def scenario() -> None:
+        async with running_node(Unopenable(why)) as world:
+            answer = await world.assign()
+            assert isinstance(answer, Refusal)
+            assert str(why) in answer.cause
+            assert to_do in answer.cause
+
+    run_seeded(8, scenario)
 
 
 def test_removed_data_is_an_error_with_the_range_and_never_silence() -> None:
