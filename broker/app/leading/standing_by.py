@@ -89,7 +89,12 @@ async def run_candidate(
             candidacy = Candidacy(store, candidates, settings.leader_lease_s)
             access = await node_access(settings, folder.root, store)
             parts = _StandbyParts(settings, candidacy, candidates, access)
-            led, lease = await _lead(candidacy, parts, bound, standing_by)
+            try:
+                led, lease = await _lead(candidacy, parts, bound, standing_by)
+            except BaseException:
+                # A stop may come when the lead is written: the port of the standby closes then.
+                await candidacy.withdraw()
+                raise
             witness.watch(led)
             log.info("leads", term=led.term, address=settings.advertise)
             lead = Lead(led, lease, candidates, candidates.process)

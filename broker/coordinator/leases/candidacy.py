@@ -12,8 +12,13 @@ import structlog
 from broker.beside import beside
 from broker.coordinator.json_records import UnreadableRecord
 from broker.coordinator.leases.leader_lease import LeaderLease
-from broker.coordinator.leases.leader_records import ENDED_KEY, LeaderSeen, read_leader
-from broker.coordinator.leases.leadership import LedStore, lead_after
+from broker.coordinator.leases.leader_records import (
+    ENDED_KEY,
+    LeaderSeen,
+    ended_puts,
+    read_leader,
+)
+from broker.coordinator.leases.leadership import END_S, LedStore, lead_after
 from broker.coordinator.store_changes import Changes
 from broker.ports.leader_check import Candidates
 from broker.ports.meta import Conflict, MetaError, MetaStore
@@ -45,6 +50,8 @@ class Candidacy:
         self._seen: LeaderSeen | None = None
         self._since_s = 0.0
         """When the newest renewal was first seen here."""
+        self._asked = False
+        """Whether it has asked the store for the lead: it may have it without knowing."""
         self._reported = False
         self._told = False
 
@@ -62,6 +69,7 @@ class Candidacy:
         if not await self._is_over(found, looked_s):
             return None
         began_s = self._now_s()
+        self._asked = True
         try:
             led = await lead_after(self._store, found, self._candidates.own, self._lease_s)
         except Conflict:
@@ -72,6 +80,23 @@ class Candidacy:
         """Wait for the lead, and take it. Raises UnreadableRecord; waits for a store that fails."""
         async with beside(self._hear):
             return await self._until_leading()
+
+    async def withdraw(self) -> None:
+        """End the lead that this process has taken and will not use, if it has one; bounded.
+
+        For a stop during the take-over: the others would wait for the lease. The store is read, as
+        the stop may have met the write of the lead, whose outcome is then not known here.
+        """
+        if not self._asked:
+            return
+        with anyio.move_on_after(END_S, shield=True):
+            try:
+                found = await read_leader(self._store)
+                if self._is_own(found):
+                    led = LedStore(self._store, found.term, found.revision)
+                    await led.write(ended_puts(found.term))
+            except MetaError:
+                return  # they wait for the lease
 
     async def _until_leading(self) -> tuple[LedStore, LeaderLease]:
         while True:
@@ -94,6 +119,10 @@ class Candidacy:
             return False  # it renews nothing, so its silence says nothing
         # The longer of both: processes may have been started with different settings.
         return looked_s - self._since_s >= max(self._lease_s, found.lease_s)
+
+    def _is_own(self, found: LeaderSeen) -> bool:
+        # The name is of this start of the process: no earlier or later one has it.
+        return found.holder.name == self._candidates.own.name
 
     async def _hear(self) -> None:
         """Let the store tell that the leader has ended in order."""

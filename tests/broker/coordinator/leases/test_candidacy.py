@@ -1,9 +1,10 @@
 """Processes that stand by: who follows a leader that ended, that is silent, or that lives."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from actors.testing import run_seeded
@@ -259,5 +260,62 @@ def test_a_leader_without_a_name_is_not_judged_by_its_silence() -> None:
         assert await second.attempt() is None
         world.ended.add("")
         assert await second.attempt() is not None
+
+    play(scenario)
+
+
+class StoppedBehindWrite(ShakyStore):
+    """Once there is a `stop`, the next write is applied, and then its task is cancelled."""
+
+    stop: anyio.CancelScope | None = None
+
+    async def write(
+        self,
+        puts: Mapping[str, bytes],
+        *,
+        deletes: Sequence[str] = (),
+        expect: Mapping[str, int] | None = None,
+    ) -> int:
+        revision = await super().write(puts, deletes=deletes, expect=expect)
+        if self.stop is not None:
+            self.stop.cancel()
+            self.stop = None
+            await anyio.lowlevel.checkpoint()
+        return revision
+
+
+def test_a_lead_that_a_stop_met_at_its_write_is_followed_without_a_wait_for_its_lease() -> None:
+    async def scenario(_: World) -> None:
+        store = StoppedBehindWrite(MemoryMetaStore())
+        first = Candidacy(store, CandidatesFake("a", set()), LEASE_S)
+        with anyio.CancelScope() as store.stop:
+            try:
+                await first.until_leading()
+            finally:
+                await first.withdraw()
+        assert (await read_leader(store)).holder.name == "a"
+        second = await Candidacy(store, CandidatesFake("b", set()), LEASE_S).attempt()
+        assert second is not None
+        assert second[0].term == 2
+
+    play(scenario)
+
+
+def test_who_withdraws_without_a_lead_writes_nothing() -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        second = world.candidacy("b")
+        assert await second.attempt() is None
+        written = world.store.writes
+        await second.withdraw()
+        world.ended.add("a")
+        world.store.lost_races = 1
+        assert await second.attempt() is None
+        await second.withdraw()
+        world.store.broken = True
+        await second.withdraw()
+        assert world.store.writes == written
+        world.store.broken = False
+        assert await world.candidacy("c").attempt() is not None
 
     play(scenario)
