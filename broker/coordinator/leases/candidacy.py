@@ -61,7 +61,10 @@ class Candidacy:
         return "" if self._seen is None else self._seen.holder.address
 
     async def attempt(self) -> tuple[LedStore, LeaderLease] | None:
-        """Lead if there is no leader left; None while there is one. Raises MetaError."""
+        """Lead if there is no leader left; None while there is one. Raises MetaError.
+
+        Not to be called again after it has led.
+        """
         looked_s = self._now_s()
         found = await read_leader(self._store)
         if found != self._seen:
@@ -115,6 +118,8 @@ class Candidacy:
     async def _is_over(self, found: LeaderSeen, looked_s: float) -> bool:
         if not found.term or found.ended or await self._candidates.has_ended(found.holder.name):
             return True
+        if self._is_own(found):
+            return True  # the answer to that write was lost, and so nobody leads under it
         if not found.holder.name:
             return False  # it renews nothing, so its silence says nothing
         # The longer of both: processes may have been started with different settings.

@@ -15,7 +15,7 @@ from broker.coordinator.leases.leader_records import HOLDER_KEY, LEADER_KEY, rea
 from broker.coordinator.leases.leadership import Deposed, lead
 from broker.meta.memory_store import MemoryMetaStore
 from broker.ports.leader_check import Candidate
-from tests.broker.coordinator.fakes import ShakyStore
+from tests.broker.coordinator.fakes import LosingStore, ShakyStore
 
 LEASE_S = 5.0
 SOON_S = READ_S + LOOK_S
@@ -317,5 +317,20 @@ def test_who_withdraws_without_a_lead_writes_nothing() -> None:
         assert world.store.writes == written
         world.store.broken = False
         assert await world.candidacy("c").attempt() is not None
+
+    play(scenario)
+
+
+def test_a_lead_whose_answer_was_lost_is_followed_by_its_own_process_at_once() -> None:
+    async def scenario(_: World) -> None:
+        store = LosingStore(MemoryMetaStore())
+        store.loses = LEADER_KEY
+        began_s = anyio.current_time()
+        led, lease = await Candidacy(store, CandidatesFake("a", set()), LEASE_S).until_leading()
+        assert anyio.current_time() - began_s <= SOON_S
+        assert (led.term, lease.term) == (2, 2)
+        await led.write({"x": b"1"})
+        other = Candidacy(store, CandidatesFake("b", set()), LEASE_S)
+        assert await other.attempt() is None, "the lead of the lost answer is not the one in force"
 
     play(scenario)
