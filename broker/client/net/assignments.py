@@ -84,7 +84,8 @@ class Assignments:
                     raise self._last_error
                 await self._changed.wait()
             return
-        raise DeadlineExceeded(f"{self._connection.address} did not answer within {deadline_s} s")
+        cause = f"{self._connection.address} did not answer within {deadline_s} s"
+        raise DeadlineExceeded(f"{cause}{self._last_cause()}")
 
     async def locate(
         self, name: PChannelName, *, deadline_s: float, writes: bool = False
@@ -112,8 +113,8 @@ class Assignments:
         if found is not None:
             cause = f"pchannel {name!r} is read-only; enable writes: `tidemark streaming enable`"
             raise DeadlineExceeded(cause)
-        cause = f"; last error: {self._last_error}" if self._last_error else ""
-        raise DeadlineExceeded(f"no node served pchannel {name!r} for {deadline_s} s{cause}")
+        cause = f"no node served pchannel {name!r} for {deadline_s} s"
+        raise DeadlineExceeded(f"{cause}{self._last_cause()}")
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -170,6 +171,15 @@ class Assignments:
         if self._wait is None:
             self._wait = self._waits.begin(answer_of(self._connection.address))
         self._wait.cause = cause or self._wait.cause
+
+    def _last_cause(self) -> str:
+        """The last failure, for the end of a sentence; "" while there is none."""
+        cause = str(self._last_error or "")
+        # A coordinator that does not lead is no error of the client, which asks the others: but
+        # when all of them say so, that is what its caller has to know.
+        if not cause and self._wait is not None:
+            cause = self._wait.cause
+        return f"; last error: {cause}" if cause else ""
 
     def _check(self, name: PChannelName) -> None:
         # Not by the table: a pchannel that is being moved is missing there too.
