@@ -1,7 +1,7 @@
 """The start that a single broker and a coordinator share: open the metadata and take the lead."""
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,22 @@ class Lead:
     candidates: Candidates
     name: str
     """Of this process in the data folder."""
+
+    def reasons_against(self) -> Sequence[str]:
+        """Why this process refuses calls now; empty while it leads.
+
+        Empty for one that was replaced, too, which ends: who looks at its store says so.
+        """
+        if self.store.deposed or self.lease.left_s > 0:
+            return ()
+        refuses = f"this coordinator, of term {self.store.term}, does not lead at the moment"
+        failure = self.lease.failure
+        return (f"{refuses}. {failure}" if failure else refuses,)
+
+    def warnings(self) -> Sequence[str]:
+        """What `health` says of the lease, also while something is left of it."""
+        failure = self.lease.failure
+        return self.reasons_against() or ((failure,) if failure else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,7 @@ class _CoordinatorParts:
                 reached.warnings,
                 self._nodes.warnings,
                 lambda: leader_clock_warnings(system.statistics()),
+                *(() if lead is None else (lead.warnings,)),
             ),
         )
         return EdgeServer(
@@ -235,11 +236,13 @@ class _CoordinatorParts:
                 sizes=StoredSizes(self._cluster.store),
                 altering=stored_altering(settings, self._cluster.store, alone=False),
             ),
-            view.with_coordinators(self._coordinators),
+            view.with_coordinators(self._coordinators, self._leads),
             edge_limits(settings),
             coordinator_role(proxies, self._offsets.describe),
             audit,
-            None if lead is None else leader_gate(lead.lease),
+            None
+            if lead is None
+            else leader_gate(lead.lease, tells_why=not self._access.gate.controls),
             self._access.gate,
         )
 
@@ -254,7 +257,8 @@ class _CoordinatorParts:
 
     def reasons_against(self, system: System) -> Sequence[str]:
         """See ProcessParts."""
-        return ()
+        lead = self._cluster.lead
+        return () if lead is None else lead.reasons_against()
 
     def adopt(self, settings: Settings) -> None:
         """Pass them on to the nodes that this process starts: those that run, and later ones."""
@@ -298,7 +302,8 @@ class _CoordinatorParts:
         lead = self._cluster.lead
         if lead is None:
             return Coordinators(self.address)
-        return await coordinators_of(self.address if self._leads() else "", lead.candidates)
+        found = await coordinators_of(self.address, lead.candidates)
+        return found if self._leads() else replace(found, leader="")
 
     def _check_lead(self) -> None:
         """Raises LeadLost. A log that cannot be opened is reported by its node's process."""

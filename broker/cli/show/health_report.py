@@ -21,18 +21,25 @@ def show_health(server: str, *, as_json: bool) -> None:
         print_json(asdict(found))
     else:
         table = Table(show_header=False, box=None)
-        shown = {**asdict(found), "started_ms": moment(found.started_ms)}
-        for name in _LINES:
-            del shown[name]
-        shown["standbys"] = ", ".join(found.standbys)
-        if not found.leader:  # a node
-            del shown["leader"], shown["standbys"]
-        for name, value in shown.items():
+        for name, value in health_facts(found).items():
             table.add_row(name.removesuffix("_ms"), str(value))
         holders = holder_lines(found.holders, found.passed)
         show(table, *_troubles(found), *holders, *found.warnings, *found.clashes)
     if found.state != "healthy":
         raise SystemExit(FAILED)
+
+
+def health_facts(found: Health) -> dict[str, object]:
+    """The rows of the table, by their names."""
+    shown: dict[str, object] = {**asdict(found), "started_ms": moment(found.started_ms)}
+    for name in _LINES:
+        del shown[name]
+    shown["standbys"] = ", ".join(found.standbys)
+    if found.node_id:  # a node, or node and coordinator in one process
+        del shown["leader"], shown["standbys"]
+    elif not found.leader:
+        shown["leader"] = "none at the moment"
+    return shown
 
 
 def _troubles(found: Health) -> list[str]:

@@ -21,7 +21,7 @@ from broker.client.cluster.server_admin import (
 from broker.client.cluster.service import ServiceCalls
 from broker.client.cluster.switching.wal_calls import SERVICE as WAL_SERVICE
 from broker.client.cluster.switching.wal_calls import WalCalls, WalStatus
-from broker.client.errors import TidemarkError
+from broker.client.errors import DeadlineExceeded, NotLeader, TidemarkError
 from broker.client.net.network import Network
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ T = TypeVar("T")
 ROOT = "/root"
 NODE = "/node-"
 UNREACHABLE = "unreachable"
+HEALTHY = "healthy"
 
 Channels = Sequence[ChannelInfo] | None
 
@@ -54,7 +55,13 @@ class Admin:
         """The health of the server, with the troubles, damages and warnings of all its nodes."""
         found = await self._server.health()
         common = found.warnings
-        answers = await self._ask_nodes(found.node_id, ServerAdmin.health, known)
+        try:
+            answers = await self._ask_nodes(found.node_id, ServerAdmin.health, known)
+        except (NotLeader, DeadlineExceeded):  # the last of several attempts may be cut short
+            nobody_leads = not found.node_id and not found.leader and found.state != HEALTHY
+            if not nobody_leads:
+                raise
+            return found  # a coordinator that says why; who the nodes are is not known meanwhile
         for node_id, answer in answers.items():
             if isinstance(answer, Health):
                 # The coordinator and the node may both report a channel; it is listed once.
@@ -69,7 +76,7 @@ class Admin:
                 damages, unlisted, state, paused, own = (), 0, "degraded", False, []
             found = replace(
                 found,
-                state=found.state if state == "healthy" or found.state != "healthy" else "degraded",
+                state=found.state if state == HEALTHY or found.state != HEALTHY else "degraded",
                 troubles=(*found.troubles, *troubles),
                 damages=(*found.damages, *damages),
                 damages_unlisted=found.damages_unlisted + unlisted,

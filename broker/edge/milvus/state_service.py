@@ -15,8 +15,8 @@ UNREGISTERED = -1
 
 
 class ServerState(Enum):
-    """The states of `tidemark.v1.Health`. DEGRADED: it serves, but not every pchannel. STANDBY: a
-    coordinator that does not lead."""
+    """The states of `tidemark.v1.Health`. DEGRADED: it serves, but not every pchannel,
+    or it leads and may not answer now. STANDBY: a coordinator that does not lead."""
 
     STARTING = "starting"
     STANDBY = "standby"

@@ -17,6 +17,11 @@ Gate = Callable[[Metadata, bool], Awaitable[None]]
 """Passed by each call on its way in; raises Refused to keep it out. True: the server is stopping,
 so that the call will be refused in any case."""
 
+_LOG_SAYS: Final = (
+    "The lease of the leader cannot be renewed in the metadata: the log of this coordinator, and"
+    " /readyz of its HTTP port, say why"
+)
+
 
 class AnswerTime(Protocol):
     """The lease of the leader in this process; see `broker/coordinator/leases/leader_lease.py`."""
@@ -27,18 +32,26 @@ class AnswerTime(Protocol):
     @property
     def left_s(self) -> float: ...
 
+    @property
+    def failure(self) -> str: ...
 
-def leader_gate(lease: AnswerTime) -> Gate:
-    """Lets calls in while this coordinator certainly leads. Raises DoesNotLead."""
+
+def leader_gate(lease: AnswerTime, *, tells_why: bool = True) -> Gate:
+    """Lets calls in while this coordinator certainly leads. Raises DoesNotLead.
+
+    `tells_why`: False where only some may know it. The gate comes before it is known who calls, and
+    the cause names the metadata store and its user.
+    """
 
     async def check(metadata: Metadata, stopping: bool) -> None:
         if stopping:  # with this answer, because the caller then knows that nothing was done
             raise DoesNotLead("this coordinator is stopping; ask the others")
         seen = _term_of(metadata)
         if lease.left_s <= 0 or seen > lease.term:
+            why = lease.failure if tells_why else lease.failure and _LOG_SAYS
             raise DoesNotLead(
                 f"this coordinator, of term {lease.term}, does not lead at the moment; ask the"
-                " others, or try again"
+                f" others, or try again{why and f'. {why}'}"
             )
 
     return check

@@ -96,7 +96,8 @@ class AdminService:
         }
 
     async def health(self, _: v1.HealthRequest) -> v1.HealthResponse:
-        """The state; `degraded` while a pchannel is not served, takes no appends, or is damaged."""
+        """The state; `degraded` while a pchannel is not served, takes no appends, or is damaged,
+        and in a leader that may not answer now."""
         facts, state, view = self._facts, self._state(), self._view
         known = await self._known()
         held = await self._held_back()
@@ -106,7 +107,7 @@ class AdminService:
         coordinators = await view.coordinators()
         # Records that were skipped are lost, but nobody fails on them any more.
         unreadable = any(not damage.skipped for damage in damages)
-        if state is ServerState.HEALTHY and (troubled or unreadable):
+        if state is ServerState.HEALTHY and (troubled or unreadable or not view.leads()):
             state = ServerState.DEGRADED
         return v1.HealthResponse(
             state=state.value,

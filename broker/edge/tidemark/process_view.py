@@ -20,12 +20,17 @@ async def _none() -> Coordinators:
     return Coordinators()
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessView:
     """`tree`: the live actors; `chaos_allowed`: whether callers may kill them.
 
     `reasons_against`: why the process does not serve now; empty when it does. `warnings`: what an
-    operator should look at although it serves.
+    operator should look at although it serves. `leads`: False in a leader that may not answer now;
+    one that only stands by says so by its state.
     """
 
     tree: System
@@ -36,9 +41,12 @@ class ProcessView:
     warnings: Callable[[], Sequence[str]] = tuple
     traffic: Callable[[], Sequence[VChannelTraffic]] = tuple
     coordinators: Callable[[], Awaitable[Coordinators]] = _none
+    leads: Callable[[], bool] = _always
 
     def with_coordinators(
-        self, coordinators: Callable[[], Awaitable[Coordinators]]
+        self,
+        coordinators: Callable[[], Awaitable[Coordinators]],
+        leads: Callable[[], bool] = _always,
     ) -> "ProcessView":
         """The view of a coordinator that others stand by for, or that stands by."""
-        return replace(self, coordinators=coordinators)
+        return replace(self, coordinators=coordinators, leads=leads)

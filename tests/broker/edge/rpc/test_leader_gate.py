@@ -12,6 +12,7 @@ from broker.model.failure import DoesNotLead, Refused, StreamingCode
 class LeaseFake:
     term: int = 4
     left_s: float = 1.0
+    failure: str = ""
 
 
 class Stored:
@@ -37,6 +38,25 @@ async def test_a_leader_answers_while_its_lease_lasts() -> None:
     await gate(named(4), False)
     lease.left_s = 0.0
     with pytest.raises(DoesNotLead, match="of term 4, does not lead at the moment"):
+        await gate({}, False)
+
+
+@pytest.mark.parametrize(
+    ("tells_why", "told"),
+    [
+        (True, r"or try again\. The lease cannot be renewed: disk full$"),
+        # Who calls is not known yet, and the cause names the store and its user.
+        (False, r"or try again\. The lease .* in the metadata: the log of this .* say why$"),
+    ],
+)
+async def test_a_leader_without_its_store_says_why_it_does_not_lead(
+    tells_why: bool, told: str
+) -> None:
+    gate = leader_gate(
+        LeaseFake(left_s=0.0, failure="The lease cannot be renewed: disk full"),
+        tells_why=tells_why,
+    )
+    with pytest.raises(DoesNotLead, match=told):
         await gate({}, False)
 
 
