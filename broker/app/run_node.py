@@ -68,6 +68,8 @@ from broker.remote.remote_holds import RemoteHolds
 
 CLUSTER_WAIT_S_MAX = 30.0
 CLUSTER_POLL_S = 0.2
+RETIRE_SHARE = 0.8
+"""Of the time to hand off, for a coordinator to hear of it; channels need the rest to move."""
 
 log = structlog.get_logger("tidemark")
 
@@ -253,7 +255,8 @@ class _NodeParts:
         """Wait until other nodes have the channels; do not wait where there are none."""
         with anyio.move_on_after(deadline_s):
             try:
-                moving = await self.lookup.find(MEMBERSHIP).ask(Retire(), deadline_s=deadline_s)
+                retire = Retire(deadline_s * RETIRE_SHARE)
+                moving = await self.lookup.find(MEMBERSHIP).ask(retire, deadline_s=deadline_s)
                 for opened in self._runtime.open_channels.all() if moving else ():
                     await opened.closed.wait()
             except ActorError as error:

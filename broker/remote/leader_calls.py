@@ -37,6 +37,7 @@ class LeaderCalls:
         """See Caller. Raises Unreachable when none of the addresses leads now."""
         until_s = anyio.current_time() + deadline_s
         tried: set[str] = set()
+        absent = True
         while True:
             target = self._chosen()
             tried.add(target)
@@ -53,7 +54,9 @@ class LeaderCalls:
             except Unreachable as error:
                 failure, following = error, ""
             self._follow(target, following)
+            absent = absent and failure.absent
             if self._target in {"", *tried} or anyio.current_time() >= until_s:
+                failure.absent = absent  # of all of them: one that stands by may lead soon
                 raise failure
 
     def close(self) -> None:
@@ -66,7 +69,7 @@ class LeaderCalls:
         if not self._target:
             self._target = next(iter(self.known()), "")
         if not self._target:
-            raise Unreachable("no coordinator is known")
+            raise Unreachable("no coordinator is known", absent=True)
         return self._target
 
     def _calls(self, target: str) -> Calls:

@@ -17,7 +17,7 @@ from broker.client.lifetime import ClientLifetime
 from broker.client.net.connection import Connection
 from schemas.generated.tidemark import v1
 from tests.broker_process import free_port
-from tests.roles_processes import GUARD_S, RoleProcess, until
+from tests.roles_processes import GUARD_S, RoleProcess, owners, until
 
 PCHANNELS = "2"
 PATIENT = Deadlines(connect_s=GUARD_S)
@@ -319,3 +319,36 @@ async def test_no_tick_passes_a_barrier_that_a_living_peer_has_not_reached(tmp_p
 
 async def rejoined(peer: Peer) -> bool:
     return peer.rejoined > 0
+
+
+async def test_a_node_that_stops_with_the_leader_tells_the_next_one(tmp_path: Path) -> None:
+    """As on a host that restarts: who told nobody would keep its channels for its lease."""
+    found = Coordinators(tmp_path)
+    try:
+        await found.start_in_order()
+        options = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+        known = ("--node-id", "1", "--coordinator", found.servers)
+        settings = {"drain_s": "60", "log_level": "info"}
+        patient = RoleProcess("node", *known, *options, **settings)
+        with patient, node(2, tmp_path, found.servers) as other:
+            await patient.ready()
+            await other.ready()
+            leader, standby = [found.processes[it] for it in found.addresses]
+            # So that it takes over when the node has found nobody, and not before.
+            os.kill(standby.pid, signal.SIGSTOP)
+            assert leader.terminate() == 0
+            patient.process.send_signal(signal.SIGTERM)
+            await patient.says("cannot renew the lease")
+            os.kill(standby.pid, signal.SIGCONT)
+            with anyio.fail_after(GUARD_S):
+                _, said = await anyio.to_thread.run_sync(patient.process.communicate)
+            assert "leaves: its lease will expire" not in said
+            assert "without handing off" not in said
+            async with connect(found.servers, deadlines=PATIENT) as log:
+
+                async def moved() -> bool:
+                    return set((await owners(log)).values()) == {2}
+
+                await until(moved)
+    finally:
+        found.end()

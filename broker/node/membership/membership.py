@@ -4,6 +4,7 @@ It owns the session and moves the WriteLease on. When the session ends, it has t
 all channels.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -16,7 +17,7 @@ from broker.model.ids import NodeId
 from broker.node.directory_messages import CloseAllChannels, DirectoryMessage
 from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.membership.leased import Leased
-from broker.ports.nodes import NodeLease, NodeRegistration
+from broker.ports.nodes import NodeLease, NodeRegistration, Unreachable
 
 RENEWALS_PER_LEASE = 5
 LEASE_SHARE = 0.9
@@ -29,6 +30,10 @@ RETRY_FIRST_S = 0.05
 RETRY_S_MAX = 1.0
 RETRIES_PER_LEASE = 20
 """While the node holds a session, retries come at least so often: it must not lose it."""
+STOP_RETRY_S = 0.1
+"""Between two tries of a node that stops, for which another coordinator may lead soon."""
+LEAVE_S = 0.3
+"""How long `leave` is tried. The other actors need the rest of their time to stop."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +45,12 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Retire(Request[bool]):
-    """Take no more channels; True when the coordinator is handing off those served now."""
+    """Take no more channels; True when the coordinator is handing off those served now.
+
+    `within_s`: the time for another one to take over, if the leader is stopping, too.
+    """
+
+    within_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +109,10 @@ class Membership(Actor[MembershipMessage]):
     async def receive(self, batch: Sequence[Envelope[MembershipMessage]]) -> None:
         for envelope in batch:
             match envelope.message:
-                case Retire():
+                case Retire(within_s):
                     self._stopping = True
                     # Not with the next heartbeat: the channels should start to move now.
-                    await self._renew()
+                    await self._retire(within_s)
                     envelope.reply(self._lease is not None and self._lease.moving)
                 case RefreshSettings(revision):
                     envelope.reply(await self._refresh(revision))
@@ -117,13 +127,14 @@ class Membership(Actor[MembershipMessage]):
         if not self._session:
             return
         self._write_lease.end()  # first: once `leave` is sent, the channels may move at any time
-        try:
-            await self._enrolment.leave(self._session, self._call_s())
-        except Refused as error:
-            log.info(
-                "cannot tell the coordinator that this node leaves: its lease will expire",
-                error=str(error),
-            )
+        until_s = self._context.clock.monotonic_s() + LEAVE_S
+        while (failure := await self._leave()) is not None:
+            if not await self._tries_again(failure, until_s):
+                log.info(
+                    "cannot tell the coordinator that this node leaves: its lease will expire",
+                    error=str(failure),
+                )
+                return
 
     def statistics(self) -> Mapping[str, int | float | str]:
         found: dict[str, int | float | str] = {
@@ -133,26 +144,63 @@ class Membership(Actor[MembershipMessage]):
         }
         return {**found, "error": self._last_error} if self._last_error else found
 
-    async def _renew(self) -> None:
-        """Register or renew, but not before the channels of a lost session are being closed."""
+    async def _retire(self, within_s: float) -> None:
+        """Renew the lease for this node that stops, until a coordinator has heard of it."""
+        until_s = self._context.clock.monotonic_s() + within_s
+        while True:
+            failure = await self._renew(until_s - self._context.clock.monotonic_s())
+            if failure is None or not self._session:
+                return
+            if not await self._tries_again(failure, until_s):
+                return
+
+    async def _leave(self) -> Refused | None:
+        try:
+            await self._enrolment.leave(self._session, self._call_s())
+        except Refused as error:
+            return error
+        return None
+
+    async def _tries_again(self, failure: Refused, until_s: float) -> bool:
+        """Pause before the next try of a node that stops; False, at once, if none is due."""
+        # When a host restarts, its coordinator stops with this node, and another one leads soon.
+        # Not where nothing listens at any address: the cluster stops, or the machine is alone.
+        if isinstance(failure, Unreachable) and failure.absent:
+            return False
+        pause_s = STOP_RETRY_S * self._context.random.uniform(0.5, 1.0)
+        over = self._context.clock.monotonic_s() + pause_s >= until_s
+        if over or failure.refusal.code is not StreamingCode.INNER:
+            return False
+        await self._context.clock.sleep(pause_s)
+        return True
+
+    async def _renew(self, within_s: float = math.inf) -> Refused | None:
+        """Register or renew, but not before the channels of a lost session are being closed.
+
+        Returns the failure; None: there was none, or nothing was asked.
+        """
         if self._lost and not self._close_channels():
-            return
+            return None
         asked_s = self._context.clock.monotonic_s()
         try:
-            self._granted(await self._ask(), asked_s)
+            self._granted(await self._ask(within_s), asked_s)
         except Refused as error:
             self._refused(error.refusal)
+            return error
+        return None
 
     async def _refresh(self, revision: int) -> int:
         if self._settings.revision != revision:
             await self._renew()
         return self._settings.revision
 
-    async def _ask(self) -> NodeLease:
+    async def _ask(self, within_s: float) -> NodeLease:
         if not self._session:
-            return await self._enrolment.register(FIRST_CALL_S, self._settings.revision)
+            first_s = min(FIRST_CALL_S, within_s)
+            return await self._enrolment.register(first_s, self._settings.revision)
+        call_s = min(self._call_s(), within_s)
         return await self._enrolment.renew(
-            self._session, self._call_s(), self._settings.revision, stopping=self._stopping
+            self._session, call_s, self._settings.revision, stopping=self._stopping
         )
 
     def _granted(self, lease: NodeLease, asked_s: float) -> None:

@@ -167,3 +167,21 @@ async def test_a_dead_one_is_told_of_although_none_is_known_any_more() -> None:
     servers.answers["a:1"] = forgets
     with pytest.raises(Unreachable, match="away"):
         await ask(calls)
+
+
+@pytest.mark.parametrize(
+    ("known", "absent"),
+    [
+        (["b:1", "a:1"], False),
+        (["a:1", "b:1"], False),
+        (["a:1", "c:1"], True),
+        ([], True),
+    ],
+)
+async def test_nobody_is_there_only_if_nothing_listens_at_any_of_the_addresses(
+    known: list[str], absent: bool
+) -> None:
+    calls = LeaderCalls(lambda: known, Servers(b=stands_by("a:1")).connect)
+    with pytest.raises(Unreachable) as failure:
+        await ask(calls)
+    assert failure.value.absent is absent

@@ -19,7 +19,7 @@ from broker.node.membership.membership import (
     Retire,
 )
 from broker.node.state.write_lease import WriteLease
-from broker.ports.nodes import NodeLease
+from broker.ports.nodes import NodeLease, Unreachable
 from broker.process_settings import Settings
 from tests.broker.node.world import DIRECTORY, NODE, PCHANNEL, World, message, running_node
 
@@ -33,6 +33,9 @@ class EnrolmentFake:
     """A coordinator that gives leases; `refusal` is what it answers instead."""
 
     refusal: Refusal | None = None
+    gone: bool = False
+    """Nothing listens there."""
+    asked: int = 0
     forgotten: bool = False
     session: int = 0
     renewals: int = 0
@@ -69,6 +72,9 @@ class EnrolmentFake:
         return replace(lease, settings=self.settings) if newer else lease
 
     def _answer(self) -> None:
+        self.asked += 1
+        if self.gone:
+            raise Unreachable("nothing listens there", absent=True)
         if self.refusal is not None:
             raise Refused(self.refusal.code, self.refusal.cause)
 
@@ -237,7 +243,7 @@ def test_a_node_that_stops_hands_off_its_channels_and_leaves() -> None:
         async with running_node() as world:
             member = await join(world)
             await member.join.wait()
-            moving = await world.system.find(MEMBERSHIP).ask(Retire(), deadline_s=5.0)
+            moving = await world.system.find(MEMBERSHIP).ask(Retire(1.0), deadline_s=5.0)
             assert moving is True
             assert member.enrolment.stopping
             await world.system.stop_child(MEMBERSHIP)
