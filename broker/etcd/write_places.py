@@ -76,6 +76,8 @@ class Writers:
         self._lease = 0
         self._left = 0
         self._made_s = 0.0
+        self._failures = 0
+        self._failure = ""
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[WritePlace]:
@@ -103,10 +105,11 @@ class Writers:
         """End the writes of an open outcome: what has not taken effect by now, never will."""
         if not self._open:
             return
-        async with self._lock:
+        async with self._turn() as until_s:
             for key in tuple(self._open):
+                request = DeleteRangeRequest(key=key)
                 # Not in a transaction: a full database would refuse that.
-                await self._call(DELETE_RANGE, DeleteRangeRequest(key=key), DeleteRangeResponse)
+                await self._call(DELETE_RANGE, request, DeleteRangeResponse, until_s)
                 self._open.remove(key)
 
     def forget(self, lease: int) -> None:
@@ -124,11 +127,33 @@ class Writers:
         except (MetaError, Unanswered):
             pass  # the lease ends by itself
 
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[float]:
+        """One caller at a time asks etcd here, until the time that it gets. Raises MetaError.
+
+        When etcd does not answer one of them, those who wait fail with it: in turn, each of them
+        would wait for as long again. Otherwise each looks at what is left to do.
+        """
+        call_s, failures = self._members.call_s, self._failures
+        until_s = anyio.current_time() + call_s
+        try:
+            with anyio.fail_after(call_s):
+                await self._lock.acquire()
+        except TimeoutError:
+            cause = f"no answer from {self._members.place} for {call_s:g} s"
+            raise MetaError(f"{cause}; another call of this process waits for it, too") from None
+        try:
+            if self._failures != failures:
+                raise MetaError(self._failure)
+            yield until_s
+        finally:
+            self._lock.release()
+
     async def _taken(self) -> WritePlace:
-        async with self._lock:
+        async with self._turn() as until_s:
             age_s = anyio.current_time() - self._made_s
             if not self._free or age_s > RENEW_S or self._left < LEFT_MIN:
-                await self._make()
+                await self._make(until_s)
             return self._free.pop()
 
     def _give_back(self, place: WritePlace) -> None:
@@ -138,21 +163,23 @@ class Writers:
         elif place.lease == self._lease:
             self._free.append(place)
 
-    async def _make(self) -> None:
+    async def _make(self, until_s: float) -> None:
         """New places under a new lease, which only then replace the old ones."""
         made_s = anyio.current_time()  # before it is granted: no later than etcd's clock begins
-        granted = await self._call(LEASE_GRANT, LeaseGrantRequest(ttl=LEASE_S), LeaseGrantResponse)
+        lease = LeaseGrantRequest(ttl=LEASE_S)
+        granted = await self._call(LEASE_GRANT, lease, LeaseGrantResponse, until_s)
         keys = [self._keys.writer(granted.id, number) for number in range(PLACES)]
         puts = [PutRequest(key=key, lease=granted.id) for key in keys]
-        made = await self._call(
-            TXN, TxnRequest(success=[RequestOp(request_put=put) for put in puts]), TxnResponse
-        )
+        request = TxnRequest(success=[RequestOp(request_put=put) for put in puts])
+        made = await self._call(TXN, request, TxnResponse, until_s)
         revision = made.header.revision if made.header is not None else 0
         self._free = [WritePlace(key, revision, granted.id) for key in keys]
         self._lease, self._left, self._made_s = granted.id, PLACES, made_s
 
-    async def _call(self, path: str, request: WireMessage, answer: type[A]) -> A:
+    async def _call(self, path: str, request: WireMessage, answer: type[A], until_s: float) -> A:
+        call_s = max(0.0, until_s - anyio.current_time())
         try:
-            return await self._members.call(path, request, answer)
+            return await self._members.call(path, request, answer, call_s=call_s)
         except Unanswered as failure:
-            raise MetaError(str(failure)) from failure
+            self._failures, self._failure = self._failures + 1, str(failure)
+            raise MetaError(self._failure) from failure

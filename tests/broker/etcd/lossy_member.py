@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import anyio
+
 from broker.etcd.etcd_errors import Unanswered
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.members import Member
@@ -19,7 +21,7 @@ class LossyMember(Member):
     """`fails` is asked at each transaction: "" lets it through.
 
     "before": it never reaches etcd. "after": it does, and the answer is lost. "late": it reaches
-    etcd when the test awaits it, from `late`.
+    etcd when the test awaits it, from `late`. While `away` is true no call reaches etcd at all.
     """
 
     def __init__(self, member: Member, fails: Callable[[], str]) -> None:
@@ -27,12 +29,16 @@ class LossyMember(Member):
         self._member = member
         self.fails = fails
         self.late: list[Late] = []
+        self.away = False
         self.answered: Callable[[str], Awaitable[None]] = _nothing
         """Awaited with the path of a call, before its answer is passed on."""
 
     async def ask(
         self, path: str, request: WireMessage, answer: type[A], token: str, deadline_s: float
     ) -> A:
+        if self.away:
+            await anyio.sleep(deadline_s)
+            raise Unanswered("etcd is away")
         how = self.fails() if path.endswith("/Txn") else ""
 
         def deliver(within_s: float) -> Awaitable[A]:

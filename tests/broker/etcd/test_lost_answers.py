@@ -2,14 +2,14 @@
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import anyio
 import pytest
 
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.place import etcd_place
-from broker.etcd.write_places import LEFT_MIN, PLACES
+from broker.etcd.write_places import LEFT_MIN, PLACES, RENEW_S
 from broker.ports.meta import Conflict, MetaError, WriteUnconfirmed
 from tests.broker.etcd.lossy_member import LossyMember, lossy
 from tests.local_etcd import EtcdServer
@@ -144,6 +144,90 @@ async def test_a_write_cancelled_at_any_moment_is_whole_or_absent_and_decided(
             assert (found[0] is None) is (found[1] is None)
             assert await store.get_many(keys) == found
         await store.write({"after": b"1"})
+
+
+AWAY_S = 0.5
+"""Of a call to an etcd that is away."""
+
+
+async def failures_of(calls: Sequence[Callable[[], Awaitable[object]]]) -> tuple[int, float]:
+    """How many of these calls, made at once, the store fails, and how long that takes."""
+    failed, began_s = [], anyio.current_time()
+
+    async def one(call: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await call()
+        except MetaError as error:
+            failed.append(error)
+
+    async with anyio.create_task_group() as calling:
+        for call in calls:
+            calling.start_soon(one, call)
+    return len(failed), anyio.current_time() - began_s
+
+
+async def with_a_lost_write(store: EtcdMetaStore) -> LossyMember:
+    """The member of a store whose last write was lost; etcd is away since then."""
+    await store.write({"a": b"0"})
+    member = lossy(store)
+    member.away, store._members.call_s = True, AWAY_S
+    with pytest.raises(WriteUnconfirmed):
+        await store.write({"a": b"1"})
+    return member
+
+
+async def test_all_calls_behind_a_lost_write_fail_together_while_etcd_is_away(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd) as store:
+        member = await with_a_lost_write(store)
+        reads = [lambda: store.get("a")] * 20
+        failed, took_s = await failures_of([*reads, *[lambda: store.write({"a": b"2"})] * 20])
+        assert failed == 40
+        assert took_s < 2 * AWAY_S
+        member.away = False
+        assert (await failures_of(reads))[0] == 0
+        entry = await store.get("a")
+        assert entry is not None
+        assert entry.value == b"0"
+
+
+async def test_all_writes_that_need_new_places_fail_together_while_etcd_is_away(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd) as store:
+        await store.write({"a": b"0"})
+        store._writers._made_s -= 2 * RENEW_S
+        member = lossy(store)
+        member.away, store._members.call_s = True, AWAY_S
+        failed, took_s = await failures_of([lambda: store.write({"a": b"1"})] * 20)
+        assert failed == 20
+        assert took_s < 2 * AWAY_S
+        member.away = False
+        await store.write({"a": b"2"})
+
+
+async def test_a_read_that_is_cancelled_while_it_decides_leaves_that_to_the_next(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd) as store:
+        member = await with_a_lost_write(store)
+        first_read = anyio.CancelScope()
+
+        async def cancelled() -> None:
+            with first_read:
+                await store.get("a")
+
+        async with anyio.create_task_group() as reading:
+            reading.start_soon(cancelled)
+            for _ in range(5):
+                reading.start_soon(store.get, "a")
+            while store._writers._lock.statistics().tasks_waiting < 5:
+                await anyio.lowlevel.checkpoint()
+            member.away = False
+            first_read.cancel()
+        assert first_read.cancelled_caught
+        assert store._writers._open == []
 
 
 async def test_places_that_were_lost_are_replaced(etcd: EtcdServer) -> None:
