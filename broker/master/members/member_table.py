@@ -35,7 +35,7 @@ from broker.model.failure import Refused, StreamingCode, invalid_argument
 from broker.model.master.tenancy import ProxyMember, Tenant
 from broker.model.master.time_ticks import TickOrigin
 from broker.ports.compare_and_set import retry_conflicts
-from broker.ports.meta import LIST_MAX, MetaError, MetaStore
+from broker.ports.meta import LIST_MAX, MetaError, MetaStore, WriteUnconfirmed
 from broker.ports.meta_writes import all_entries
 
 T = TypeVar("T")
@@ -48,19 +48,28 @@ class MemberTable(Actor[MemberMessage]):
         self._store = store
         self._tenants: dict[int, Tenant] = {}
         self._proxies: dict[int, ProxyMember] = {}
+        self._unsure = False
+        """A write got no answer: all is read again before anything else is done."""
 
     async def started(self, context: Context[MemberMessage]) -> None:
-        tenants = await self._load(TENANT_PREFIX, decode_tenant)
-        proxies = await self._load(PROXY_PREFIX, decode_proxy)
-        self._tenants = {it.id: it for it in tenants}
-        self._proxies = {it.id: it for it in proxies}
+        await self._read()
 
     async def receive(self, batch: Sequence[Envelope[MemberMessage]]) -> None:
+        unread = await self._settle()
         for envelope in batch:
+            if unread is not None:
+                # All of the batch at once: each read may wait for the store as long as the first.
+                envelope.fail(unread)
+                continue
             try:
                 await self._handle(envelope)
             except Refused as refused:
                 envelope.fail(refused)
+            except WriteUnconfirmed as error:
+                cause = f"{error}: list the tenants and proxies, and repeat the change if it is"
+                envelope.fail(Refused(StreamingCode.UNKNOWN, f"{cause} not there"))
+                self._unsure = True
+                unread = await self._settle()
             except MetaError as error:
                 cause = f"the change could not be stored: {error}; try again"
                 envelope.fail(Refused(StreamingCode.INNER, cause))
@@ -117,6 +126,24 @@ class MemberTable(Actor[MemberMessage]):
             await self._store.write({}, deletes=[proxy_key(proxy_id)], expect=expect)
 
         await retry_conflicts(key, attempt)
+
+    async def _settle(self) -> Refused | None:
+        """Read what a write without an answer has stored; why not, when the store does not say."""
+        if not self._unsure:
+            return None
+        try:
+            await self._read()
+        except MetaError as error:
+            cause = f"a change got no answer of the store, and cannot be read yet: {error}"
+            return Refused(StreamingCode.INNER, f"{cause}; try again")
+        self._unsure = False
+        return None
+
+    async def _read(self) -> None:
+        tenants = await self._load(TENANT_PREFIX, decode_tenant)
+        proxies = await self._load(PROXY_PREFIX, decode_proxy)
+        self._tenants = {it.id: it for it in tenants}
+        self._proxies = {it.id: it for it in proxies}
 
     async def _load(self, prefix: str, decode: Callable[[str, bytes], T]) -> list[T]:
         entries = all_entries(self._store, prefix, page=LIST_MAX)

@@ -1,7 +1,8 @@
 """The messages of the MemberTable. Changes are durable when answered.
 
 Refused: INVALID_ARGUMENT for a bad value, or too many; CHANNEL_NOT_EXIST when no member has the id;
-INNER when the store failed: try again.
+INNER when the store failed: try again; UNKNOWN when its answer was lost: list the members, and
+repeat the change if it is not there.
 """
 
 from dataclasses import dataclass

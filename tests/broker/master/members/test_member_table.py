@@ -9,7 +9,14 @@ from actors.testing import VirtualClock, run_seeded
 from broker.coordinator.json_records import UnreadableRecord
 from broker.core.master import member_rules
 from broker.core.master.member_rules import MEMBERS_MAX
-from broker.master.member_records import decode_proxy, decode_tenant, proxy_key, tenant_key
+from broker.master.member_records import (
+    PROXY_PREFIX,
+    TENANT_PREFIX,
+    decode_proxy,
+    decode_tenant,
+    proxy_key,
+    tenant_key,
+)
 from broker.master.members.messages import (
     DeleteProxy,
     DeleteTenant,
@@ -25,7 +32,7 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.master.tenancy import ProxyMember, Tenant
 from broker.model.master.time_ticks import TickOrigin, TickPolicy, TickSettings
 from broker.ports.meta import MetaStore
-from tests.broker.coordinator.fakes import ShakyStore
+from tests.broker.coordinator.fakes import LosingStore, ShakyStore
 
 PATH = "/root/master/members"
 PROXY = ProxyMember(3, "10.0.0.1", 19_530)
@@ -64,6 +71,65 @@ def test_a_change_that_cannot_be_stored_does_not_count() -> None:
             assert await members.ask(ListTenants(), deadline_s=5.0) == (Tenant(1),)
 
     seeded(scenario)
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+@pytest.mark.parametrize("applies", [True, False])
+def test_after_a_lost_answer_the_table_has_what_the_store_has(applies: bool, breaks: bool) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = LosingStore(MemoryMetaStore(), clock)
+        store.applies, store.breaks = applies, breaks
+        async with run_master(store, clock) as system:
+            members = system.find(PATH)
+            await members.ask(PutProxy(PROXY), deadline_s=5.0)
+            await members.ask(PutTenant(Tenant(1)), deadline_s=5.0)
+            for change in (
+                PutProxy(ProxyMember(4, "10.0.0.2", 1)),
+                PutTenant(Tenant(1, 9)),
+                PutTenant(Tenant(2)),
+                DeleteProxy(3),
+                DeleteTenant(1),
+            ):
+                is_tenant = isinstance(change, PutTenant | DeleteTenant)
+                store.loses = TENANT_PREFIX if is_tenant else PROXY_PREFIX
+                before = await stored(store.inner)
+                with pytest.raises(Refused, match="repeat the change if it is not there") as caught:
+                    await members.ask(change, deadline_s=5.0)
+                assert caught.value.refusal.code is StreamingCode.UNKNOWN
+                if breaks:
+                    with pytest.raises(Refused, match="disk full; try again") as caught:
+                        await members.ask(ListTenants(), deadline_s=5.0)
+                    assert caught.value.refusal.code is StreamingCode.INNER
+                store.broken = False
+                assert (await stored(store.inner) != before) is applies
+                assert await listed(system) == await stored(store.inner)
+                if isinstance(change, PutTenant | PutProxy):
+                    await members.ask(change, deadline_s=5.0)
+                elif applies:
+                    with pytest.raises(Refused, match="the master knows no"):
+                        await members.ask(change, deadline_s=5.0)
+                else:
+                    await members.ask(change, deadline_s=5.0)
+            assert await listed(system) == ((Tenant(2),), (ProxyMember(4, "10.0.0.2", 1),))
+
+    seeded(scenario)
+
+
+async def listed(system: System) -> tuple[tuple[Tenant, ...], tuple[ProxyMember, ...]]:
+    members = system.find(PATH)
+    return (
+        await members.ask(ListTenants(), deadline_s=5.0),
+        await members.ask(ListProxies(), deadline_s=5.0),
+    )
+
+
+async def stored(store: MetaStore) -> tuple[tuple[Tenant, ...], tuple[ProxyMember, ...]]:
+    tenants = await store.list(TENANT_PREFIX, limit=10)
+    proxies = await store.list(PROXY_PREFIX, limit=10)
+    return (
+        tuple([decode_tenant(key, it.value) for key, it in tenants]),
+        tuple([decode_proxy(key, it.value) for key, it in proxies]),
+    )
 
 
 def test_a_restarted_table_has_all_more_than_one_list_of_the_store() -> None:
