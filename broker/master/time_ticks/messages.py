@@ -12,7 +12,8 @@ class SetTicks(Request[TimeTicksView]):
     """Who reports, and which channels get the ticks. Durable when answered.
 
     Refused: INVALID_ARGUMENT for bad settings; CHANNEL_NOT_EXIST for an unknown channel or proxy;
-    INNER when the store fails.
+    INNER when the store fails; UNKNOWN when its answer was lost: describe the ticks, and repeat the
+    change if it is not there.
     """
 
     settings: TickSettings
@@ -20,12 +21,18 @@ class SetTicks(Request[TimeTicksView]):
 
 @dataclass(frozen=True, slots=True)
 class CloseTicks(Request[TimeTicksView]):
-    """No tick passes any more. Durable when answered; no effect when there are none."""
+    """No tick passes any more. Durable when answered; no effect when there are none.
+
+    Refused: INNER and UNKNOWN, as SetTicks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTicks(Request[TimeTicksView]):
-    """The settings, the reports, and how far the ticks are."""
+    """The settings, the reports, and how far the ticks are.
+
+    Refused: INNER while it is not read again what a change without an answer has stored.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +82,20 @@ class TickDelayed:
     cause: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReadTickSettings:
+    """A timer: a write whose answer was lost may have changed the settings."""
+
+
 CollectorMessage = (
-    SetTicks | CloseTicks | DescribeTicks | ReportPeerTick | NextTick | TickSent | TickDelayed
+    SetTicks
+    | CloseTicks
+    | DescribeTicks
+    | ReportPeerTick
+    | NextTick
+    | TickSent
+    | TickDelayed
+    | ReadTickSettings
 )
 
 

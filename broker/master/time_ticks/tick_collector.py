@@ -8,8 +8,11 @@ have sent is sent again.
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from actors import Actor, ActorError, Context, Envelope
+import anyio
+
+from actors import Actor, ActorError, Backoff, Context, Envelope
 from broker.coordinator.records import decode_number
+from broker.coordinator.retries import Retries
 from broker.core.master.tick_leg import TickLeg, checked
 from broker.core.time.barrier import NO_TICK, ReportVerdict
 from broker.master.member_records import proxy_key
@@ -19,6 +22,7 @@ from broker.master.time_ticks.messages import (
     DescribeTicks,
     NextTick,
     PeerReported,
+    ReadTickSettings,
     ReportPeerTick,
     SendTicks,
     SetTicks,
@@ -36,7 +40,11 @@ from broker.model.failure import Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.master.time_ticks import TickOrigin, TickSettings, TimeTicksView
 from broker.ports.compare_and_set import retry_conflicts
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, WriteUnconfirmed
+
+READ_S = 5.0
+"""How long one read may hold up reports when it is not known what is stored."""
+READ_AGAIN = Backoff(first_s=0.5, max_s=5.0)
 
 
 class TickCollector(Actor[CollectorMessage]):
@@ -58,6 +66,10 @@ class TickCollector(Actor[CollectorMessage]):
         self._leg: TickLeg | None = None
         self._floor = NO_TICK
         self._error = ""
+        self._unsure = ""
+        """The failure of a write that may have changed the settings, until they are read again."""
+        self._timer_set = False
+        self._reads = Retries(READ_AGAIN, "time ticks not read again yet", origin=origin.name)
 
     async def started(self, context: Context[CollectorMessage]) -> None:
         self._context = context
@@ -76,6 +88,13 @@ class TickCollector(Actor[CollectorMessage]):
                 await self._handle(envelope)
             except Refused as refused:
                 envelope.fail(refused)
+            except WriteUnconfirmed as error:
+                cause = (
+                    f"{error}: describe the time ticks, and repeat the change if it is not there"
+                )
+                envelope.fail(Refused(StreamingCode.UNKNOWN, cause))
+                self._unsure = str(error)
+                await self._read()
             except MetaError as error:
                 cause = f"the time ticks could not be stored: {error}; try again"
                 envelope.fail(Refused(StreamingCode.INNER, cause))
@@ -110,7 +129,11 @@ class TickCollector(Actor[CollectorMessage]):
                 await self._close()
                 envelope.reply(self._view())
             case DescribeTicks():
+                self._check_sure()
                 envelope.reply(self._view())
+            case ReadTickSettings():
+                self._timer_set = False
+                await self._read()
             case message:
                 assert_never(message)
 
@@ -147,6 +170,16 @@ class TickCollector(Actor[CollectorMessage]):
             await self._store.write({key: encode_settings(settings)}, expect=expect)
 
         await retry_conflicts(key, attempt)
+        self._take(settings)
+
+    def _take(self, settings: TickSettings | None) -> None:
+        """These are stored, and count from now on."""
+        self._unsure = ""
+        if settings is None:
+            # The floor stays: timestamps that were promised to be complete stay so.
+            self._floor = self._leg.passed if self._leg is not None else self._floor
+            self._leg, self._error = None, ""
+            return
         if self._leg is None:
             self._leg = TickLeg(settings, self._floor)
         else:
@@ -171,11 +204,36 @@ class TickCollector(Actor[CollectorMessage]):
         return revisions
 
     async def _close(self) -> None:
-        if self._leg is None:
+        if self._leg is None and not self._unsure:
             return
         await self._store.write({}, deletes=[settings_key(self._origin)])
-        # The floor stays: timestamps that were promised to be complete stay so.
-        self._floor, self._leg, self._error = self._leg.passed, None, ""
+        self._take(None)
+
+    def _check_sure(self) -> None:
+        if self._unsure:
+            cause = f"it is not known yet which time ticks are set, after a change: {self._unsure}"
+            raise Refused(StreamingCode.INNER, f"{cause}; try again")
+
+    async def _read(self) -> None:
+        """Take over what a write without an answer has stored, now or when the store answers.
+
+        Until then ticks pass as before it. In place: a restart would forget all reports.
+        """
+        if not self._unsure:
+            return
+        key = settings_key(self._origin)
+        try:
+            with anyio.fail_after(READ_S):
+                entry = await self._store.get(key)
+            settings = None if entry is None else decode_settings(key, entry.value)
+        except (MetaError, TimeoutError) as error:
+            self._reads.failed(str(error) or f"no answer within {READ_S:g} s")
+            if not self._timer_set:
+                self._timer_set = True
+                self._context.after(self._reads.pause_s(self._context.random), ReadTickSettings())
+            return
+        self._reads.succeeded()
+        self._take(settings)
 
     def _view(self) -> TimeTicksView:
         leg = self._leg

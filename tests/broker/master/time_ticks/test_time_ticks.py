@@ -11,6 +11,7 @@ from actors import ONE_FOR_ONE, ActorError, SupervisorSpec, System
 from actors.testing import EPOCH_MS, VirtualClock, run_seeded
 from broker.core.time import tso
 from broker.master.time_ticks.messages import CloseTicks, DescribeTicks, ReportPeerTick, SetTicks
+from broker.master.time_ticks.tick_records import decode_settings, settings_key
 from broker.master.time_ticks.tree import RESTARTS_MAX
 from broker.master.tree import MasterParts, master_tree
 from broker.meta.memory_store import MemoryMetaStore
@@ -18,7 +19,7 @@ from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import PChannelName, TimeTick
 from broker.model.master.time_ticks import TickOrigin, TickPolicy, TickSettings, TimeTicksView
 from broker.ports.meta import MetaStore
-from tests.broker.coordinator.fakes import ShakyStore
+from tests.broker.coordinator.fakes import LosingStore, ShakyStore
 
 PCHANNEL = PChannelName("by-dev-rootcoord-dml_0")
 CHANNELS = tuple(f"{PCHANNEL}_{number}v0" for number in range(3))
@@ -170,6 +171,78 @@ def test_settings_that_cannot_be_stored_do_not_count() -> None:
             assert (await view_of(system)).settings is not None
 
     seeded(scenario)
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+@pytest.mark.parametrize("applies", [True, False])
+def test_after_a_lost_answer_the_ticks_are_those_in_the_store(applies: bool, breaks: bool) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store, channels = LosingStore(MemoryMetaStore(), clock), Channels()
+        store.applies, store.breaks = applies, breaks
+        async with run_master(store, channels, clock) as system:
+            settled: TickSettings | None = None
+            for peers in ((1, 2), (1, 2, 3), (3,), ()):
+                await lose_an_answer(system, store, peers)
+                if breaks:
+                    with pytest.raises(Refused, match="not known yet which time ticks") as caught:
+                        await view_of(system)
+                    assert caught.value.refusal.code is StreamingCode.INNER
+                    store.broken = False
+                    await clock.sleep(10.0)
+                before, settled = settled, (await view_of(system)).settings
+                assert settled == await stored_settings(store)
+                if not applies:
+                    assert settled == before
+                settled = (await change(system, peers)).settings
+                assert settled == await stored_settings(store)
+
+    seeded(scenario)
+
+
+def test_after_a_lost_answer_reports_count_on_and_a_new_peer_is_waited_for() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store, channels = LosingStore(MemoryMetaStore(), clock), Channels()
+        store.breaks = True
+        async with run_master(store, channels, clock) as system:
+            await set_ticks(system)
+            await report(system, 10, 1)
+            await lose_an_answer(system, store, (1, 2, 3))
+            await report(system, 10, 2)
+            store.broken = False
+            await clock.sleep(20.0)
+            await report(system, 20, 1, 2)
+            await clock.sleep(1.0)
+            assert channels.logs[CHANNELS[0]] == [T0 + 10]
+            await report(system, 15, 3)
+            await clock.sleep(1.0)
+            assert channels.logs[CHANNELS[0]] == [T0 + 10, T0 + 15]
+            await lose_an_answer(system, store, ())
+            store.broken = False
+            await clock.sleep(10.0)
+            view = await view_of(system)
+            assert (view.settings, view.passed) == (None, T0 + 15)
+
+    seeded(scenario)
+
+
+async def change(system: System, peers: Sequence[int]) -> TimeTicksView:
+    """Set the ticks of these peers; close them without any."""
+    if peers:
+        return await set_ticks(system, peers)
+    return await system.find(COLLECTOR).ask(CloseTicks(), deadline_s=60.0)
+
+
+async def lose_an_answer(system: System, store: LosingStore, peers: Sequence[int]) -> None:
+    store.loses = "time-ticks/"
+    with pytest.raises(Refused, match="repeat the change if it is not there") as caught:
+        await change(system, peers)
+    assert caught.value.refusal.code is StreamingCode.UNKNOWN
+
+
+async def stored_settings(store: LosingStore) -> TickSettings | None:
+    key = settings_key(WRITE_NODES)
+    entry = await store.inner.get(key)
+    return None if entry is None else decode_settings(key, entry.value)
 
 
 def test_after_a_close_the_same_peers_pass_only_larger_ticks() -> None:
