@@ -4,28 +4,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import anyio
+
 from broker.coordinator.json_records import decode_fields, encode_fields
 from broker.core.txn.batch_commit import AppRecord, CommitAttempt, CommitState, CommittedBatch
 from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import TimeTick, TxnId, VChannelName
 from broker.model.stage import BatchCommit, StagedTxn
-from broker.ports.meta import MetaStore, WriteTooLarge
+from broker.ports.meta import Conflict, MetaError, MetaStore, WriteTooLarge, WriteUnconfirmed
 from broker.ports.meta_writes import VALUE_BYTES_MAX, all_entries, split_write
 
 APP_PREFIX: Final = "commit/app/"
 CAUSE_LENGTH_MAX: Final = 2000
+READ_S: Final = 5.0
+"""How long a write without an answer may hold up other commits while it is read back."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedApp:
-    """An app's record and its revision; 0: it is not stored yet."""
+    """An app's record and its revision; 0: it is not stored yet, as far as is known."""
 
     known: AppRecord
     revision: int = 0
 
 
 class CommitRecords:
-    """The records of one store. A call that raises MetaError has changed nothing."""
+    """The records of one store. MetaError: nothing has changed, unless it is WriteUnconfirmed."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store
@@ -45,11 +49,36 @@ class CommitRecords:
 
     async def begin(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
         """Like `save`, for the first record of a commit. WriteTooLarge if it could not be stored
-        to its end: later records are not much larger."""
+        to its end: later records are not much larger.
+
+        A write whose answer was lost is read back. WriteUnconfirmed when that cannot be done.
+        """
         size = len(encode_app(known))
         if size > VALUE_BYTES_MAX:
             raise WriteTooLarge(1, size)
-        return await self.save(before, known)
+        try:
+            return await self.save(before, known)
+        except WriteUnconfirmed as error:
+            return await self._begun(before, known, error)
+
+    async def _begun(
+        self, before: RecordedApp, known: AppRecord, error: WriteUnconfirmed
+    ) -> RecordedApp:
+        """The record, if it was stored after all; MetaError if not."""
+        key = APP_PREFIX + known.app
+        try:
+            with anyio.fail_after(READ_S):
+                found = await self._store.get(key)
+        except (MetaError, TimeoutError) as unread:
+            cause = str(unread) or f"no answer within {READ_S:g} s"
+            raise WriteUnconfirmed(f"{error}; reading it back: {cause}") from unread
+        revision = 0 if found is None else found.revision
+        # No other record is equal: each attempt has a token of its own.
+        if found is not None and found.value == encode_app(known):
+            return RecordedApp(known, revision)
+        if revision != before.revision:
+            raise Conflict(key, before.revision, revision)
+        raise MetaError(f"{error}; it has not, as the record shows") from error
 
     async def save(self, before: RecordedApp, known: AppRecord) -> RecordedApp:
         """Replace exactly `before`; Conflict when another incarnation has changed the record."""

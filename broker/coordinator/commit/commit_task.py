@@ -54,7 +54,11 @@ class CommitTaskParts:
 
 
 class CommitTask(Actor[CommitTaskMessage]):
-    """See the module. `first`: the record, which saves the first incarnation from reading it."""
+    """See the module. `first`: the record, which saves the first incarnation from reading it.
+
+    One without a revision may be stored or not: the first round reads that, and again until the
+    store answers.
+    """
 
     _context: Context[CommitTaskMessage]
     _cut_lock: SharedCutLock
@@ -78,31 +82,40 @@ class CommitTask(Actor[CommitTaskMessage]):
             self._token = first.known.attempt.token
 
     async def started(self, context: Context[CommitTaskMessage]) -> None:
-        """Read the record.
-
-        Without an attempt in it the commit has ended, and the Committer may not know. Another
-        attempt in it is a later commit, which has its own task: this one stops.
-        """
+        """Read the record."""
         self._context = context
         # Not `held`: if an earlier incarnation acquired it, acquiring again returns at once, and
         # the Committer releases it in any case when the commit has ended.
         self._cut_lock = SharedCutLock(
             context.tree, self._parts.cut_lock_path, COMMITS, self._app, held=False
         )
-        recorded = self._first if context.term == 1 else None
-        recorded = recorded or await self._parts.records.read(self._app)
+        first = self._first if context.term == 1 else None
+        # Not read here when it is unsure: the Committer waits for this start.
+        if (first is None or first.revision) and not self._take(first or await self._read()):
+            return
+        context.after(0.0, SendCommand())
+
+    async def _read(self) -> RecordedApp:
+        recorded = await self._parts.records.read(self._app)
         # No record: an abort has ended, of an app that never committed a batch.
-        recorded = recorded or RecordedApp(AppRecord(self._app))
-        self._began_s = context.clock.monotonic_s()
+        return recorded or RecordedApp(AppRecord(self._app))
+
+    def _take(self, recorded: RecordedApp) -> bool:
+        """Go on from this record; False: not.
+
+        Without an attempt in it the commit has ended, and the Committer may not know. Another
+        attempt in it is a later commit, which has its own task: this one stops.
+        """
+        self._began_s = self._context.clock.monotonic_s()
         self._recorded = recorded
         if recorded.known.attempt is None:
             self._unsent = CommitChanged(self._name, recorded)
         elif recorded.known.attempt.token == self._token:
             self._attempt = recorded.known.attempt
         else:
-            context.stop()
-            return
-        context.after(0.0, SendCommand())
+            self._context.stop()
+            return False
+        return True
 
     async def receive(self, batch: Sequence[Envelope[CommitTaskMessage]]) -> None:
         """One round; after a failure the next one is planned with a pause."""
@@ -129,6 +142,8 @@ class CommitTask(Actor[CommitTaskMessage]):
 
     async def _round(self) -> None:
         """Send the command of this state to transactions without an answer; record the outcome."""
+        if not hasattr(self, "_recorded") and not self._take(await self._read()):
+            return
         if self._unsent is None and not self._attempt.complete:
             await self._acquire_cut_lock()
             await self._send_commands()

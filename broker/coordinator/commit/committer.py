@@ -38,7 +38,7 @@ from broker.core.txn.batch_commit import (
 from broker.model.failure import Refusal, Refused, StreamingCode, invalid_argument
 from broker.model.ids import PChannelName
 from broker.model.stage import BatchCommit, BatchCommitted
-from broker.ports.meta import Conflict, MetaError, WriteTooLarge
+from broker.ports.meta import Conflict, MetaError, WriteTooLarge, WriteUnconfirmed
 from broker.ports.meta_writes import VALUE_BYTES_MAX
 
 START_S = 10.0
@@ -64,7 +64,10 @@ class CommitterLimits:
 
 @dataclass(slots=True)
 class RunningCommit:
-    """A recorded commit in progress and its callers; `since_s` on this process's clock."""
+    """A commit in progress and its callers; `since_s` on this process's clock.
+
+    Recorded, unless that write got no answer: then its task finds out.
+    """
 
     commit: BatchCommit
     recorded: RecordedApp
@@ -171,9 +174,10 @@ class Committer(Actor[CommitterMessage]):
         if full:
             caller.fail(Refused(StreamingCode.INNER, full))
             return
+        callers = [caller]
+        # The token tells a task left over from an earlier attempt that this is not its own.
+        known = started(recorded.known, commit, self._context.random.getrandbits(63))
         try:
-            # The token tells a task left over from an earlier attempt that this is not its own.
-            known = started(recorded.known, commit, self._context.random.getrandbits(63))
             # Before any prepare is sent: see step 1 of the argument in batch_commit.
             recorded = await self._parts.records.begin(recorded, known)
         except Conflict:
@@ -184,12 +188,18 @@ class Committer(Actor[CommitterMessage]):
             refused = invalid_argument(f"{cause}; nothing was committed: commit fewer at a time")
             caller.fail(refused)
             return
+        except WriteUnconfirmed as error:
+            cause = f"batch {commit.batch} of app {commit.app!r} may still be committed: {error}:"
+            cause += " commit it again, with the same transactions"
+            caller.fail(Refused(StreamingCode.UNKNOWN, cause))
+            # Its task goes on when it has read whether the commit is recorded, and ends if not.
+            callers, recorded = [], RecordedApp(known)
         except MetaError as error:
             caller.fail(Refused(StreamingCode.INNER, f"nothing was committed: {error}"))
             return
         self._apps[commit.app] = recorded
         under_way = self._under_way[commit.app] = RunningCommit(
-            commit, recorded, self._now_s(), callers=[caller]
+            commit, recorded, self._now_s(), callers=callers
         )
         await self._start_task(under_way)
 

@@ -24,7 +24,8 @@ class CommitBatch(Request[BatchCommitted]):
     INVALID_TRANSACTION_STATE when a transaction has ended, or all could not be prepared in time;
     RESOURCE_ACQUIRED while another commit of the app is in progress; INNER when it could not be
     recorded, or too many are in progress; UNRECOVERABLE when a damaged log lost part of a batch
-    that was being committed. After any refusal but the last, nothing is committed.
+    that was being committed; UNKNOWN when it may be recorded or not: commit it again, with the same
+    transactions. After any refusal but the last two, nothing is committed.
     """
 
     commit: BatchCommit

@@ -32,6 +32,7 @@ P = tuple(PChannelName(f"by-dev-dml_{number}") for number in range(3))
 V = tuple(VChannelName(f"{name}_1v0") for name in P)
 ANSWER_S = 300.0
 GONE, WRONG = StreamingCode.TRANSACTION_EXPIRED, StreamingCode.INVALID_TRANSACTION_STATE
+RETRIABLE = (StreamingCode.INNER, StreamingCode.RESOURCE_ACQUIRED, StreamingCode.UNKNOWN)
 BECOMES = {
     ("open", TxnCommand.PREPARE): "prepared",
     ("prepared", TxnCommand.PREPARE): "prepared",
@@ -122,8 +123,7 @@ class Cluster:
             except ActorError:
                 await anyio.sleep(0.01)
             except Refused as error:
-                retriable = (StreamingCode.INNER, StreamingCode.RESOURCE_ACQUIRED)
-                if error.refusal.code not in retriable:
+                if error.refusal.code not in RETRIABLE:
                     return error.refusal.code
                 await anyio.sleep(0.01)
 
