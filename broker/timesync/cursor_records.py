@@ -28,7 +28,7 @@ class RecordedCursor:
 
 
 class CursorRecords:
-    """The records of one store. A call that raises MetaError has changed nothing."""
+    """The records of one store. MetaError: nothing has changed, unless it is WriteUnconfirmed."""
 
     def __init__(self, store: MetaStore) -> None:
         self._store = store

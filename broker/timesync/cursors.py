@@ -43,7 +43,7 @@ from broker.model.retention.holders import (
 )
 from broker.ports.closed_ticks import ClosedTicks
 from broker.ports.compare_and_set import retry_conflicts
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, WriteUnconfirmed
 from broker.timesync.cursor_records import CursorRecords, RecordedCursor, record_refusal
 from broker.timesync.holds.ledger import HeldFigures, HoldLedger, HoldRule
 from broker.timesync.messages import (
@@ -101,6 +101,10 @@ class Cursors(Actor[CursorMessage]):
                 envelope.reply(answer)
             except Refused as error:
                 envelope.fail(error)
+            except WriteUnconfirmed as error:
+                # Nothing to read again: each request reads the record of its cursor.
+                cause = f"{error}: read the cursors, and repeat the change if it is not there"
+                envelope.fail(Refused(StreamingCode.UNKNOWN, cause))
             except MetaError as error:
                 envelope.fail(Refused(StreamingCode.INNER, str(error)))
 

@@ -152,7 +152,9 @@ class MoveCursor(Request[CursorView]):
     again is accepted. Refused: INVALID_REQUEST_SEQ for a tick below the cursor's;
     CHANNEL_NOT_EXIST for a new name without channels, and for an unknown pchannel;
     INVALID_ARGUMENT for a bad name or a tick from the future; INNER while the tick is not known to
-    be closed on all channels, when there are too many cursors, or when the store fails.
+    be closed on all channels, when there are too many cursors, or when the store fails; UNKNOWN, as
+    for each change of a cursor, when the store's answer was lost: read the cursor, and repeat the
+    change if it is not there.
     """
 
     name: str

@@ -27,7 +27,7 @@ from broker.timesync.messages import (
     ResetCursor,
 )
 from broker.timesync.tree import TimesyncParts, timesync_tree
-from tests.broker.coordinator.fakes import ShakyStore
+from tests.broker.coordinator.fakes import LosingStore
 from tests.broker.timesync.fakes import NAMES, TIMING, FakePChannels, now_tick
 
 PATH = "/timesync/cursors"
@@ -38,7 +38,7 @@ WITHIN_S = 5.0
 @dataclass
 class World:
     clock: VirtualClock
-    store: ShakyStore
+    store: LosingStore
     pchannels: FakePChannels
     system: System
 
@@ -56,7 +56,7 @@ class World:
 
 def play(test: Callable[[World], Awaitable[None]]) -> None:
     async def main() -> None:
-        clock, store = VirtualClock(), ShakyStore(MemoryMetaStore())
+        clock, store = VirtualClock(), LosingStore(MemoryMetaStore())
         pchannels = FakePChannels(clock)
         spec = timesync_tree(TimesyncParts(store, pchannels, NAMES, TIMING), "")
         async with System(spec, clock=clock) as system:
@@ -174,6 +174,26 @@ def test_cursors_are_there_after_a_crash_and_a_failing_store_only_delays_them() 
         assert await code_of(world.move(later, SHARDS[0])) is StreamingCode.INNER
         world.store.lost_races = 0
         assert (await world.get()).channels == SHARDS
+
+    play(test)
+
+
+@pytest.mark.parametrize("applies", [True, False])
+def test_a_change_whose_answer_is_lost_is_unknown_and_shown_if_it_was_stored(applies: bool) -> None:
+    async def test(world: World) -> None:
+        tick = now_tick(world.clock)
+        world.store.applies, world.store.loses = applies, CURSOR_PREFIX
+        assert await code_of(world.move(tick, *SHARDS)) is StreamingCode.UNKNOWN
+        if applies:
+            assert (await world.get()).tick == tick
+        else:
+            assert await code_of(world.get()) is StreamingCode.CHANNEL_NOT_EXIST
+        assert (await world.move(tick, *SHARDS)).tick == tick
+        world.store.loses = CURSOR_PREFIX
+        drop = world.cursors.ask(DropCursor("c"), deadline_s=WITHIN_S)
+        assert await code_of(drop) is StreamingCode.UNKNOWN
+        listed = await world.cursors.ask(ListCursors(), deadline_s=WITHIN_S)
+        assert len(listed) == (0 if applies else 1)
 
     play(test)
 
