@@ -207,7 +207,7 @@ class _CoordinatorParts:
         reached = ReachedNodes(self._remote_node, SystemClock().monotonic_s)
         proxies = ClusterProxies(
             proxy(REGISTRAR), proxy(ORACLE), proxy(ASSIGNER), proxy(CURSORS), self.address,
-            reached.check,
+            reached.check, self._nodes.tick_refusal,
         )  # fmt: skip
         lead = self._cluster.lead
         view = process_view(

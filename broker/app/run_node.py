@@ -191,7 +191,12 @@ class _NodeParts:
         self._node_id = NodeId(settings.node_id)
         self._damages = storage.damages
         self._join = ClusterJoin(settings.node_lease_s, settings.coordinator_wait_s)
-        self._ticks = ClockWatch(RemoteTicks(calls, random.Random()), SystemClock())
+
+        def session() -> int:
+            return self._runtime.write_lease.session
+
+        ticks = RemoteTicks(calls, random.Random(), self._node_id, session)
+        self._ticks = ClockWatch(ticks, SystemClock())
         self._runtime = self._node_runtime(storage)
 
     def spec(self) -> SupervisorSpec:

@@ -16,8 +16,8 @@ from broker.model.message import Appended, NewMessage
 class Unreachable(Refused):
     """No answer, or a broken connection: the call may or may not have been carried out.
 
-    `absent`: nothing listens at the address, so its process is gone; at none of them, if several
-    were tried.
+    `absent`: nothing listens at the address, so its process is gone, or a firewall rejects calls;
+    nothing at any address, if several were tried.
     """
 
     def __init__(self, cause: str, *, absent: bool = False) -> None:

@@ -23,6 +23,7 @@ class TickSource(Protocol):
     async def reserve(self, count: int) -> TickRange:
         """Reserve contiguous ticks, 1 <= count <= RESERVE_COUNT_MAX, within a bounded time.
 
-        Raises Refused(INNER) if none are available now, Refused(INVALID_ARGUMENT) for other counts.
+        Raises Refused(INNER) if none are available now, Refused(INVALID_ARGUMENT) for other counts,
+        Refused(ON_SHUTDOWN) when the session of this node is over.
         """
         ...

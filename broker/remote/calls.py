@@ -124,7 +124,7 @@ class Calls:
             # These before OSError, their superclass.
             case ssl.SSLError() if not is_lost(error):
                 return Unreachable(f"{self._address}: {failed_check(error)}")
-            # Only this failure proves that the process is gone.
+            # The process is gone, or a firewall rejects calls. Other failures tell less.
             case ConnectionRefusedError():
                 return Unreachable(f"nothing listens at {self._address}", absent=True)
             case OSError() | StreamTerminatedError() | ProtocolError() | H2ProtocolError():

@@ -1,6 +1,7 @@
 """The coordinator, as a node process sees it: ticks and leases."""
 
 import random
+from collections.abc import Callable
 
 import anyio
 
@@ -22,41 +23,64 @@ and continue as soon as it is back; clients would retry with ever longer pauses.
 
 
 class RemoteTicks:
-    """A `TickSource`."""
+    """A `TickSource` of a node. `session`: of its newest lease; 0 before the first."""
 
-    def __init__(self, calls: Caller, spread: random.Random) -> None:
+    def __init__(
+        self, calls: Caller, spread: random.Random, node: NodeId, session: Callable[[], int]
+    ) -> None:
         self._calls = calls
         self._spread = spread
+        self._node = node
+        self._session = session
 
     async def reserve(self, count: int) -> TickRange:
         """See TickSource."""
         if not 1 <= count <= RESERVE_COUNT_MAX:
             cause = f"{count} ticks were asked for; the number must be 1 to {RESERVE_COUNT_MAX}"
             raise Refused(StreamingCode.INVALID_ARGUMENT, cause)
-        answer = await self._ask(v1.ReserveTicksRequest(count=count))
+        answer = await self._ask(count)
         # A wrong range could put two messages at one tick.
         if answer.count != count or answer.first <= 0:
             cause = f"the coordinator gave {answer.count} ticks from {answer.first}, not {count}"
             raise Refused(StreamingCode.INNER, cause)
         return TickRange(TimeTick(answer.first), answer.count)
 
-    async def _ask(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
+    async def _ask(self, count: int) -> v1.ReserveTicksResponse:
         """Retry until an answer comes. Ticks of a lost answer stay unused, which does no harm."""
         until_s = anyio.current_time() + RESERVE_S
         pause_s = RETRY_FIRST_S
         while True:
             left_s = until_s - anyio.current_time()
+            session = self._session()
+            request = v1.ReserveTicksRequest(count=count, node_id=self._node, session=session)
             try:
                 return await self._calls.call(
                     SERVICE + "ReserveTicks", request, v1.ReserveTicksResponse, deadline_s=left_s
                 )
-            # Any other refusal is the coordinator's answer, which would be the same again.
             except Unreachable:
                 if anyio.current_time() + pause_s >= until_s:
                     raise
+            # Any other refusal is the coordinator's answer, which would be the same again.
+            except Refused as error:
+                if error.refusal.code is not StreamingCode.IGNORED_OPERATION:
+                    raise
+                # Else the node has joined again meanwhile: what waits here may be of the new one.
+                if session == self._session() or anyio.current_time() + pause_s >= until_s:
+                    raise self._session_over(error) from error
             # At random moments: every node waits for the same coordinator.
             await anyio.sleep(pause_s * self._spread.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    def _session_over(self, error: Refused) -> Refused:
+        """As without a write lease: nothing is stored, and clients look for the next owner.
+
+        The next heartbeat gets the same answer, and has all channels closed.
+        """
+        return Refused(
+            StreamingCode.ON_SHUTDOWN,
+            f"the coordinator gives node {self._node} no time ticks: {error.refusal.cause}; nothing"
+            " was stored, retry",
+        )
 
 
 class RemoteEnrolment:

@@ -3,8 +3,8 @@
 The transitions are rules of `broker/core/cluster/assignment.py`; each one is durable before it is
 acted on. The assigner, which sees all rows, chooses the node.
 
-Why an earlier owner with a lease is waited for: the log fences its writes, but the ticks that it
-announces as closed are not written anywhere. One without a lease has stopped by its own clock.
+Why an earlier owner with a session is waited for: the log fences its writes, but the ticks that it
+announces as closed are not written anywhere. One without a session gets no new ticks to announce.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -317,12 +317,12 @@ class ChannelReconciler(Actor[ReconcilerMessage]):
         """
         node = self._nodes.find(owner)
         if node is None:
-            return  # without a lease it has stopped by its own clock
+            return  # without a session it gets no ticks, whatever it takes its lease for
         limit_s = self._timing.remove_deadline_s
         try:
             await self._within(limit_s, lambda: node.remove(self._name, term))
         except Refused:
-            # A node dropped meanwhile has no lease: by its own clock it serves no more.
+            # A node dropped meanwhile has no session, so it gets no ticks.
             if self._nodes.find(owner) is node:
                 raise
 

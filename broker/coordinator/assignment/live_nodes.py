@@ -8,6 +8,7 @@ It outlives these actors, so a restart of one is not a change of nodes.
 from collections.abc import Iterable
 from typing import Final
 
+from broker.model.failure import Refusal, StreamingCode
 from broker.model.ids import NodeId
 from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeControl, Probe
@@ -29,6 +30,8 @@ class LiveNodes:
         """Probes in a row that did not reach it; nodes that were not probed yet are missing."""
         self._refusing: set[NodeId] = set()
         """Those that refused the newest probe: they are there, and would serve nothing."""
+        self.sessions: dict[NodeId, int] | None = None
+        """Those that are not over; None: the records of nodes were not read from the store yet."""
         self.consumption_paused: bool | None = None
         """Sent to nodes with each lease; None: not read from the store yet."""
         self.pause_revision = 0
@@ -115,6 +118,28 @@ class LiveNodes:
         """Whether this coordinator has heard from the node."""
         return node_id in self._heard
 
+    def begin_session(self, node_id: NodeId, session: int) -> None:
+        """The node has this session from now on."""
+        self.sessions = {**(self.sessions or {}), node_id: session}
+
+    def end_session(self, node_id: NodeId) -> None:
+        """The session of the node is over; its channels may have other owners later."""
+        if self.sessions is not None:
+            self.sessions.pop(node_id, None)
+
+    def tick_refusal(self, node_id: NodeId, session: int) -> Refusal | None:
+        """Why the node gets no ticks in this session; None while the session is not over."""
+        if self.sessions is None:
+            cause = "the coordinator has not read yet which nodes have a session; try again soon"
+            return Refusal(StreamingCode.INNER, cause)
+        if self.sessions.get(node_id) == session:
+            return None
+        return Refusal(
+            StreamingCode.IGNORED_OPERATION,
+            f"session {session} of node {node_id} is over: its lease expired, the node left, or"
+            " nothing listened at its address; register again",
+        )
+
     def has_settings(self, node_id: NodeId, revision: int | None) -> None:
         """The node has the settings of this revision; None: it is too old to take any."""
         if node_id in self._nodes:
@@ -122,6 +147,7 @@ class LiveNodes:
 
     def drop(self, node_id: NodeId) -> None:
         """Remove the node; pending calls to it end."""
+        self.end_session(node_id)
         self.settings_revisions.pop(node_id, None)
         self._heard.discard(node_id)
         self._stopping.discard(node_id)

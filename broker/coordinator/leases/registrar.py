@@ -97,6 +97,7 @@ class Registrar(Actor[RegistrarMessage]):
             # would not be sent to its channels before it has confirmed each again.
             if found is None or found.address != member.address:
                 self._nodes.put(self._proxy_of(member))
+        self._nodes.sessions = {it.node: it.session for it in self._members.values()}
         # The Registrar before this one ended their sessions and died before it dropped them.
         for gone in [it.node_id for it in self._nodes.all() if it.node_id not in self._members]:
             self._nodes.drop(gone)
@@ -198,6 +199,7 @@ class Registrar(Actor[RegistrarMessage]):
         self._ended.pop(member.node, None)
         self._told.discard(member.node)
         self._nodes.put(self._proxy_of(member))
+        self._nodes.begin_session(member.node, member.session)
         self._came += 1
         log.info("node came", node=member.node, address=member.address, session=member.session)
         self._changed()
@@ -266,6 +268,8 @@ class Registrar(Actor[RegistrarMessage]):
         for member in gone:
             # From here on the session is not renewed: the delete may take effect at any time.
             self._ended[member.node] = self._members.pop(member.node)
+            # Nor does the node get ticks: it may have a lease by its own clock still.
+            self._nodes.end_session(member.node)
         dropped = await self._forgotten()
         for node in dropped:
             del self._ended[node]

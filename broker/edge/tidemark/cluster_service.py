@@ -12,7 +12,7 @@ from broker.coordinator.leases.messages import LeaveCluster, RegisterNode, Renew
 from broker.coordinator.time.messages import Reserve
 from broker.edge.rpc.middleware import Middleware
 from broker.edge.rpc.proxies import Proxy
-from broker.model.failure import invalid_argument
+from broker.model.failure import Refusal, Refused, invalid_argument
 from broker.model.ids import NodeId, PChannelName, Term
 from broker.model.master.live_config import StoredSettings
 from broker.ports.nodes import NodeLease
@@ -27,11 +27,17 @@ async def _unchecked(_node: NodeId, _address: str) -> None:
     """Whoever joins is reached."""
 
 
+def _never_over(_node: NodeId, _session: int) -> Refusal | None:
+    """No session ends."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterProxies:
     """The actors that answer nodes. `address`: of this coordinator, as clients reach it.
 
-    `reach` calls a node at the address that it advertises, and raises Refused.
+    `reach` calls a node at the address that it advertises, and raises Refused. `tick_refusal`: why
+    a node gets no ticks in a session.
     """
 
     registrar: Proxy
@@ -40,6 +46,7 @@ class ClusterProxies:
     cursors: Proxy
     address: str = ""
     reach: Callable[[NodeId, str], Awaitable[None]] = _unchecked
+    tick_refusal: Callable[[NodeId, int], Refusal | None] = _never_over
 
 
 class ClusterService:
@@ -100,8 +107,14 @@ class ClusterService:
         return v1.LeaveResponse()
 
     async def reserve_ticks(self, request: v1.ReserveTicksRequest) -> v1.ReserveTicksResponse:
-        """Reserve ticks; see `TickSource`."""
+        """Reserve ticks; see `TickSource`. IGNORED_OPERATION for a session that is over."""
         ticks = await self._proxies.oracle.ask(Reserve(request.count), deadline_s=ASK_S)
+        # After the oracle's answer: the session may end while it waits, and then the next owners
+        # may have smaller ticks than these. A node of an earlier release does not say who it is.
+        if request.node_id:
+            refusal = self._proxies.tick_refusal(_node(request.node_id), request.session)
+            if refusal is not None:
+                raise Refused(refusal.code, refusal.cause)
         return v1.ReserveTicksResponse(first=ticks.first, count=ticks.count)
 
     async def report(self, request: v1.ReportChannelsRequest) -> v1.ReportChannelsResponse:

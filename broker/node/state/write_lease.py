@@ -1,10 +1,16 @@
-"""Until when this node may write, by its own clock; ends before the coordinator reassigns channels.
+"""Until when this node may write, by its own clock.
+
+While that clock runs, the lease ends before the coordinator reassigns channels.
 
 Membership extends it; Appenders check it before every write.
 
 Why the log's own fence is not enough: on an idle channel a tick is closed without a write, so no
 log could stop a replaced node from closing one. Why a time and not a flag: a process that was
-stopped (SIGSTOP, a paused VM) reads its flag before anything could clear it.
+stopped (SIGSTOP) reads its flag before anything could clear it.
+
+What it does not cover: the monotonic clock stands still while a machine is suspended, and, on many
+hypervisors, while a VM is paused. Then the lease seems to go on. So does it when the coordinator
+takes a node for gone that lives. The coordinator gives no ticks to a session that is over.
 """
 
 import math

@@ -17,6 +17,7 @@ from broker.client.append.outbox import PendingAppend, SequenceNumbers
 from broker.client.read.batch_subscription import BatchSubscription
 from broker.client.read.vchannel_progress import VChannelProgress
 from broker.codec.broadcast_copies import NodeCopies
+from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.coordinator.broadcast import plan_requests
 from broker.coordinator.broadcast.broadcaster import Broadcaster
 from broker.coordinator.broadcast.messages import PlanBroadcast
@@ -141,7 +142,11 @@ def _checks_no_claim() -> Sequence[Patch]:
 
 
 def _checks_no_lease() -> Sequence[Patch]:
-    return [(WriteLease, "holds", lambda *_: True)]
+    return [
+        (WriteLease, "holds", lambda *_: True),
+        # Else the coordinator would keep it from closing ticks beside the next owner.
+        (LiveNodes, "tick_refusal", lambda *_: None),
+    ]
 
 
 def _syncs_later() -> Sequence[Patch]:

@@ -5326,6 +5326,14 @@ default_message_pool.register_message(
 class ReserveTicksRequest(betterproto2.Message):
     count: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
 
+    node_id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Who asks, and in which session; 0: it has none yet. Both unset: an older node, which gets ticks in
+    any case.
+    """
+
+    session: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
 
 default_message_pool.register_message(
     "tidemark.v1", "ReserveTicksRequest", ReserveTicksRequest
@@ -7201,7 +7209,8 @@ class ClusterStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ReserveTicksResponse":
         """
-        Reserve time ticks for this node alone.
+        Reserve time ticks for this node alone. IGNORED_OPERATION if the session is over: another node may
+        own its channels by now, and these ticks would be above those of the new owner.
         """
 
         return await self._unary_unary(
@@ -9828,7 +9837,8 @@ class ClusterBase(betterproto2_grpclib.ServiceBase):
         self, message: "ReserveTicksRequest"
     ) -> "ReserveTicksResponse":
         """
-        Reserve time ticks for this node alone.
+        Reserve time ticks for this node alone. IGNORED_OPERATION if the session is over: another node may
+        own its channels by now, and these ticks would be above those of the new owner.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)

@@ -4,9 +4,9 @@ No report of a node arrives, so the coordinator knows only what it asks.
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
@@ -22,12 +22,17 @@ from broker.coordinator.leases.messages import LeaveCluster, RegisterNode, Renew
 from broker.model.failure import Refusal, Refused, StreamingCode
 from broker.model.ids import NodeId
 from broker.model.message import NewMessage
+from broker.node.append.intake import append
+from broker.node.appender_messages import CloseTick
 from broker.node.control import LocalNode
+from broker.node.directory_messages import Locate
 from broker.node.membership.cluster_join import ClusterJoin
 from broker.node.membership.leased import Leased
 from broker.node.membership.membership import Membership
 from broker.ports.nodes import NodeControl, NodeLease
+from broker.ports.ticks import TickSource
 from broker.process_settings import Settings
+from tests.broker.coordinator.assignment.asking_hosts import AskedTicks, StandingClock
 from tests.broker.coordinator.assignment.following import follow_until, seeded, terms_in
 from tests.broker.coordinator.assignment.two_hosts import (
     NAME,
@@ -41,7 +46,7 @@ from tests.broker.coordinator.assignment.two_hosts import (
 )
 from tests.broker.coordinator.fakes import ShakyStore, run_coordinator
 from tests.broker.coordinator.leases.registered import LEASE_S, REGISTRAR
-from tests.broker.node.world import DIRECTORY
+from tests.broker.node.world import DIRECTORY, OracleFake
 
 MEMBERSHIP = "/root/membership"
 R = TypeVar("R")
@@ -56,6 +61,8 @@ class Network:
     clock: VirtualClock
     coordinator: System | None = None
     cut: bool = False
+    absent: Callable[[], None] = field(default=lambda: None)
+    """Has the coordinator find that nothing listens at the node's address."""
 
     async def pass_on(self, limit_s: float) -> None:
         """Return unless it is cut: then raise Refused when nobody waits any more."""
@@ -152,7 +159,8 @@ async def coordinator(
     """One that has just started, so that it knows what the store has."""
     world.live = LiveNodes()
 
-    def connect(node: NodeId, *_: object) -> NodeControl:
+    def connect(node: NodeId, _address: str, absent: Callable[[], None]) -> NodeControl:
+        networks[node - 1].absent = absent
         return DistantNode(networks[node - 1])
 
     async with run_coordinator(
@@ -224,5 +232,91 @@ def test_no_tick_is_closed_twice_and_all_is_served_when_the_network_is_back(seed
                         await world.pass_time(0.5)
                 assert not limit.cancelled_caught, "nobody serves the channel"
                 assert await world.broken_promises() == []
+
+    seeded(seed, scenario)
+
+
+@asynccontextmanager
+async def asking(
+    clock: VirtualClock, seed: int, clocks: tuple[VirtualClock, VirtualClock]
+) -> AsyncIterator[tuple[Cluster, list[Network], Host]]:
+    """Two nodes that ask the coordinator for ticks, and the one of them that serves the channel."""
+    sources: list[AskedTicks] = []
+
+    def source(node: NodeId, oracle: OracleFake) -> TickSource:
+        sources.append(AskedTicks(node, oracle))
+        return sources[-1]
+
+    async with cluster(clock, seed, source, clocks) as world:
+        for each in sources:
+            each.world = world
+        identity = (await found_cluster(world.store, (NAME,))).identity
+        networks = [Network(host, identity, clock) for host in world.hosts]
+        for network in networks:
+            await enrol(network)
+        async with coordinator(world, ShakyStore(world.store, clock), networks) as system:
+            await follow_until(system, lambda table: bool(terms_in(table)))
+            await world.pass_time(0.5)
+            yield world, networks, next(it for it in world.hosts if it.serving)
+
+
+async def until_other_than(former: Host, world: Cluster) -> None:
+    """Until another host serves, too."""
+    other = next(it for it in world.hosts if it is not former)
+    for _ in range(5000):
+        if other.serving:
+            return
+        await world.pass_time(0.001)
+    raise AssertionError("nobody else took the channel over")
+
+
+async def speak_beside_the_new_owner(former: Host, world: Cluster, clock: VirtualClock) -> None:
+    """Nothing comes of it, although the lease holds by the clock of the former owner."""
+    serving, lease = former.serving, former.node.write_lease
+    assert serving is not None
+    session, before = lease.session, serving.tail.closed.tick
+    await world.pass_time(0.02)  # the ticks that its node has reserved are too old after that
+    assert lease.holds(session, clock.monotonic_s()), "its lease is over: this shows nothing"
+    await serving.appender.ask(CloseTick(), deadline_s=1.0)
+    assert serving.tail.closed.tick == before
+    located = await former.system.find(DIRECTORY).ask(Locate(NAME, None), deadline_s=1.0)
+    assert not isinstance(located, Refusal)
+    (outcome,) = await append(located, (begin(),), deadline_s=1.0)
+    assert isinstance(outcome, Refusal)
+    assert outcome.code is StreamingCode.ON_SHUTDOWN, "its clients look for the new owner"
+    await world.pass_time(3 * LEASE_S)
+    assert lease.session > session, "it has joined again"
+    assert lease.holds(lease.session, clock.monotonic_s())
+    assert await world.broken_promises() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_that_only_seems_gone_closes_no_tick_beside_the_new_owner(seed: int) -> None:
+    """Nothing listens at its address, as a firewall may say, too; its heartbeats pass."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with asking(clock, seed, (clock, clock)) as (world, networks, former):
+            networks[former.node.node_id - 1].absent()
+            await until_other_than(former, world)
+            await speak_beside_the_new_owner(former, world, clock)
+
+    seeded(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_whose_clock_stood_still_closes_no_tick_beside_the_new_owner(seed: int) -> None:
+    """A machine was paused for two leases; by its own clock no time has passed."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        clocks = StandingClock(), StandingClock()
+        async with asking(clock, seed, clocks) as (world, networks, former):
+            number = former.node.node_id - 1
+            networks[number].cut = True
+            clocks[number].stand()
+            await world.pass_time(2 * LEASE_S)
+            await until_other_than(former, world)
+            networks[number].cut = False
+            clocks[number].go_on()
+            await speak_beside_the_new_owner(former, world, clocks[number])
 
     seeded(seed, scenario)

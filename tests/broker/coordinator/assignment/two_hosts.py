@@ -1,11 +1,11 @@
 """A real coordinator and two real nodes on one log in memory, and the ticks that they close."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from actors import ActorError, NoSuchActor, Strategy, SupervisorSpec, System
+from actors import ActorError, Clock, NoSuchActor, Strategy, SupervisorSpec, System
 from actors.testing import VirtualClock
 from broker.codec.stored_headers import StoredHeaders
 from broker.coordinator.assignment.live_nodes import LiveNodes
@@ -27,6 +27,7 @@ from broker.ports.holds import NoHolds
 from broker.ports.row_schemas import NoRowSchemas
 from broker.ports.space.collection_retentions import NoRetentions
 from broker.ports.space.disk_room import EnoughRoom
+from broker.ports.ticks import TickSource
 from broker.wal.memory_wal import MemoryWal
 from tests.broker.coordinator.assignment.following import ASSIGNER
 from tests.broker.coordinator.fakes import NAMES, ROOT, run_coordinator
@@ -112,27 +113,36 @@ class Cluster:
         ]
 
 
+def _same(_node: NodeId, oracle: OracleFake) -> TickSource:
+    return oracle
+
+
 @asynccontextmanager
-async def cluster(clock: VirtualClock, seed: int = 0) -> AsyncIterator[Cluster]:
+async def cluster(
+    clock: VirtualClock,
+    seed: int = 0,
+    ticks: Callable[[NodeId, OracleFake], TickSource] = _same,
+    clocks: tuple[Clock, Clock] | None = None,
+) -> AsyncIterator[Cluster]:
+    """`ticks`: what a node has of the oracle. `clocks`: of the two hosts."""
     store, wal, oracle = MemoryMetaStore(), MemoryWal(), OracleFake(clock)
-    hosts = [host_of(number, store, wal, oracle, clock, seed) for number in (1, 2)]
+    hosts = [
+        host_of(number, (store, wal, ticks(NodeId(number), oracle)), its, seed)
+        for number, its in zip((1, 2), clocks or (clock, clock), strict=True)
+    ]
     async with hosts[0].system, hosts[1].system:
         live = LiveNodes([it.control() for it in hosts])
         yield Cluster(clock, store, live, hosts)
 
 
 def host_of(
-    number: int,
-    store: MemoryMetaStore,
-    wal: MemoryWal,
-    oracle: OracleFake,
-    clock: VirtualClock,
-    seed: int,
+    number: int, shared: tuple[MemoryMetaStore, MemoryWal, TickSource], clock: Clock, seed: int
 ) -> Host:
+    store, wal, ticks = shared
     ports = NodePorts(
         wal=wal,
         terms=StoredTerms(store, NodeId(number)),
-        ticks=oracle,
+        ticks=ticks,
         observer=ObserverFake(),
         headers=StoredHeaders(),
         recovery=StoredRecovery(store),

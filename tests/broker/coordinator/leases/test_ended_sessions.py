@@ -4,14 +4,22 @@ from actors.testing import VirtualClock
 from broker.coordinator.assignment.live_nodes import LiveNodes
 from broker.meta.memory_store import MemoryMetaStore
 from broker.model.failure import StreamingCode
+from broker.model.ids import NodeId
 from broker.node.membership.membership import CALL_SHARE
+from broker.ports.nodes import NodeLease
 from tests.broker.coordinator.assignment.following import (
     all_assigned,
     follow_until,
     seeded,
 )
 from tests.broker.coordinator.fakes import NAMES, ShakyStore
-from tests.broker.coordinator.leases.registered import LEASE_S, STILL, World, refused
+from tests.broker.coordinator.leases.registered import (
+    LEASE_S,
+    REGISTRAR,
+    STILL,
+    World,
+    refused,
+)
 
 
 def test_a_session_ends_in_the_store_before_its_channels_have_other_owners() -> None:
@@ -110,3 +118,50 @@ def test_a_registrar_that_starts_drops_nodes_without_a_record() -> None:
             assert world.present() == [2]
 
     seeded(58, scenario)
+
+
+def gets_ticks(world: World, node: int, lease: NodeLease) -> bool:
+    return world.live.tick_refusal(NodeId(node), lease.session) is None
+
+
+def test_a_session_that_is_over_gets_no_ticks_from_then_on_whether_or_not_it_is_recorded() -> None:
+    """Its node may live, and take its lease for its own: a firewall refused a call to it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore(), clock)
+        world = World(clock, store)
+        async with await world.start() as system:
+            first, other = await world.register(system, 1), await world.register(system, 2)
+            assert gets_ticks(world, 1, first)
+            assert not gets_ticks(world, 2, first)
+            store.deletes = False
+            world.absent[NodeId(1)]()
+            await clock.sleep(0.01)
+            assert world.present() == [1, 2], "its channels have no other owner yet"
+            assert not gets_ticks(world, 1, first)
+            assert await refused(world.renew(system, 1, first)) is StreamingCode.IGNORED_OPERATION
+            second = await world.register(system, 1)
+            assert gets_ticks(world, 1, second)
+            assert not gets_ticks(world, 1, first)
+            assert gets_ticks(world, 2, other)
+
+    seeded(60, scenario)
+
+
+def test_a_session_gets_ticks_when_the_registrar_or_the_coordinator_has_restarted() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        world = World(clock, MemoryMetaStore())
+        async with await world.start() as system:
+            lease = await world.register(system, 1)
+            system.kill(REGISTRAR)
+            assert gets_ticks(world, 1, lease), "meanwhile, too"
+            await clock.sleep(LEASE_S / 2)
+            assert await world.renew(system, 1, lease) == lease
+            assert gets_ticks(world, 1, lease)
+        world.live = LiveNodes()
+        async with await world.start() as system:
+            assert gets_ticks(world, 1, lease)
+            await clock.sleep(2 * LEASE_S)
+            assert not gets_ticks(world, 1, lease), "its lease is over"
+
+    seeded(61, scenario)
