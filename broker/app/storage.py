@@ -20,6 +20,7 @@ from broker.app.stores.folder_markers import FolderMarkers, check_founded
 from broker.app.stores.kafka_storage import kafka_wal, topic_ids
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.channel_switch import ChannelSwitch
+from broker.app.switching.founded_place import refuse_empty_log
 from broker.app.switching.log_drivers import LogDrivers
 from broker.app.switching.placed_wal import PlacedWal
 from broker.backup.held_log import remove_left_behind
@@ -98,12 +99,13 @@ async def log_storage(
     places = StoredPlaces(store, settings.wal)
     try:
         alter = await places.alter()
+        if alter is None:
+            check_founded(settings, folder)
+            await refuse_empty_log(settings, folder, store)
     except MetaError as error:
         raise CannotStart(str(error)) from error
     markers, known = FolderMarkers(folder), _known_switches(alter)
-    if alter is None:
-        check_founded(settings, folder)
-    else:
+    if alter is not None:
         markers.check(alter)
         _note_difference(settings, alter)
 

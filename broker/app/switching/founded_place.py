@@ -1,7 +1,7 @@
-"""Looks whether the log is where a coordinator's settings say, before they count for a switch.
+"""Looks whether the log of a cluster that never switched is where the settings of a process say.
 
-Where the log of a cluster is that never switched, its nodes know by their own settings: it is not
-in the metadata. A switch that took another place for the source would have empty logs there.
+Its nodes know that by their own settings: it is not in the metadata. A switch that took another
+place for the source would have empty logs there.
 """
 
 from broker.app.process_errors import CannotStart
@@ -31,6 +31,22 @@ async def founded_elsewhere(settings: Settings, store: MetaStore) -> AlterRefusa
         f" {found}: start all coordinators with the same --wal as the nodes, here {remedy}"
     )
     return AlterRefusal(Impossible.OTHER_SOURCE, cause)
+
+
+async def refuse_empty_log(settings: Settings, folder: DataFolder, store: MetaStore) -> None:
+    """Raises CannotStart where segment files would begin, and the record of the store names Kafka.
+
+    Of a cluster that never switched. Raises MetaError.
+    """
+    if settings.wal or has_segment_files(folder):
+        return
+    prefix = await recorded_prefix(store)
+    if prefix:
+        raise CannotStart(
+            f"the log of the cluster is in Kafka under the prefix {prefix}, as its metadata in etcd"
+            f" says, and data folder {folder.root} has none: start with"
+            f" --wal kafka://HOST:PORT/{prefix}"
+        )
 
 
 def _prefix_in(folder: DataFolder, unknown: str) -> str:

@@ -213,3 +213,22 @@ async def test_a_coordinator_that_was_told_another_log_than_the_nodes_begins_no_
             await asked.begin(KAFKA, leaves_history=False)
         settings = Settings(data_dir=folder, meta=hosts.meta, wal=KAFKA)
         assert (await stored_altering(settings, leading, alone=False).state()).founded == KAFKA
+
+
+@pytest.mark.parametrize("use", [ALONE, NODE])
+async def test_a_process_without_wal_begins_no_log_in_segment_files_beside_one_in_kafka(
+    hosts: Hosts, use: MetadataUse
+) -> None:
+    """Where only a coordinator ran: nodes leave in their folders where the log is."""
+    async with hosts.opened("a"):
+        pass
+    folder = hosts.folder("a")
+    settings = Settings(data_dir=folder.root, meta=hosts.meta)
+    async with hosts.opened("a", use, wal="") as store:
+        with pytest.raises(CannotStart, match="start with --wal kafka://HOST:PORT/log"):
+            async with log_storage(settings, folder, "c", store):
+                pass
+        # Not where there is a log already: a coordinator may have been told another one.
+        (folder.log / "p0").mkdir(parents=True)
+        async with log_storage(settings, folder, "c", store):
+            pass
