@@ -45,7 +45,7 @@ def serve(settings: Settings, load: Load | None = None) -> None:
     """Run a broker, and the nodes that the settings ask for, until SIGTERM or SIGINT; then drain.
 
     Prints the ready line when it can serve. SIGHUP reads the settings again, by `load`. Raises
-    CannotStart, or LeadLost later.
+    CannotStart, or LeadLost or CannotGoOn later.
     """
     role = run_coordinator if settings.nodes else run_broker
     _run(settings, _hold_all, role, Reloads(settings, load, None))

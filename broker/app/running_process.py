@@ -20,7 +20,7 @@ from broker.app.logs import program_version
 from broker.app.probes.http_endpoint import probes_served
 from broker.app.probes.page_readers import PageReaders
 from broker.app.probes.readiness import Readiness
-from broker.app.process_errors import CannotStart, LeadLost
+from broker.app.process_errors import CannotGoOn, CannotStart, LeadLost
 from broker.app.security.secured import security_warnings, server_tls
 from broker.app.settings_in_force import SettingsInForce
 from broker.app.stores.plain_links import plain_links
@@ -35,6 +35,7 @@ from broker.metrics.view import Sources
 from broker.model.channel import Assignment, AssignmentVersion
 from broker.model.ids import NodeId
 from broker.node.state.node_runtime import NodeRuntime
+from broker.ports.meta import UnusableStore
 from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 
@@ -67,7 +68,10 @@ class Broker:
     """The metadata store of a coordinator, as long as it leads; None for a node."""
 
     async def until_ended(self) -> None:
-        """Raises the failure that ended the tree, or LeadLost when a newer coordinator leads."""
+        """Raises the failure that ended the tree, or LeadLost when a newer coordinator leads.
+
+        CannotGoOn when the metadata store answers nothing more to this process.
+        """
         failure: Exception | None = None
 
         async def of_tree() -> None:
@@ -80,8 +84,11 @@ class Broker:
 
         async def of_lead(led: LedStore) -> None:
             nonlocal failure
-            await led.until_deposed()
-            failure = lead_lost(led)
+            try:
+                await led.until_deposed()
+                failure = lead_lost(led)
+            except UnusableStore as error:
+                failure = CannotGoOn(str(error))
             watching.cancel_scope.cancel()
 
         async with anyio.create_task_group() as watching:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.app import CannotStart, LeadLost, serve, serve_coordinator, serve_node
+from broker.app import CannotGoOn, CannotStart, LeadLost, serve, serve_coordinator, serve_node
 from broker.app.reloading import Load
 from broker.cli.session import USAGE, fail
 from broker.config import load_settings
@@ -50,7 +50,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 def _run(given: dict[str, Any], role: Callable[[Settings, Load], None]) -> None:
     try:
         role(_settings(given), lambda more: load_settings({**given, **more}))
-    except CannotStart as error:
+    except (CannotStart, CannotGoOn) as error:
         fail(str(error))
     except LeadLost as error:
         fail(str(error), DEPOSED)

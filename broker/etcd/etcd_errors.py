@@ -10,7 +10,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import ProtocolError as H2ProtocolError
 
-from broker.ports.meta import LastingFailure, MetaError
+from broker.ports.meta import LastingFailure, MetaError, UnusableStore
 from broker.transport.tls import LOST_IN_HANDSHAKE, failed_check, is_lost
 
 
@@ -45,7 +45,7 @@ class RevisionCompacted(MetaError):
     """The revision that was to be read does not exist any more."""
 
 
-class StoreWentBack(LastingFailure):
+class StoreWentBack(UnusableStore):
     """etcd is at an older state than before, or is another one: nothing is read or written."""
 
 

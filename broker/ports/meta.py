@@ -30,6 +30,10 @@ class LastingFailure(MetaError):
     """Waiting does not help: somebody has to act, or another process leads by now."""
 
 
+class UnusableStore(LastingFailure):
+    """The store answers nothing more to this process, whatever somebody does: it has to end."""
+
+
 class WriteUnconfirmed(MetaError):
     """No answer: the write was applied, or not. Which one is decided before the next call returns.
 

@@ -50,7 +50,7 @@ from broker.model.channel import ChannelOffsets
 from broker.model.failure import Refused
 from broker.model.ids import PChannelName
 from broker.ports.callbacks import Callbacks
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, UnusableStore
 from broker.process_settings import Settings
 from broker.wal.damage_registry import DamageRegistry
 
@@ -160,14 +160,14 @@ async def _lead(
         async with running(parts, parts.standby_settings, bound.dup()) as waiting:
             standing_by(waiting.listen, waiting.http)
             return await candidacy.until_leading()
-    except UnreadableRecord as error:
+    except (UnreadableRecord, UnusableStore) as error:
         raise CannotStart(str(error)) from error
 
 
 async def _first_attempt(candidacy: Candidacy) -> tuple[LedStore, LeaderLease] | None:
     try:
         return await candidacy.attempt()
-    except UnreadableRecord:
+    except (UnreadableRecord, UnusableStore):
         raise
     except MetaError as error:
         log.warning("waiting for the metadata to take writes", error=str(error))

@@ -21,7 +21,7 @@ from broker.coordinator.leases.leader_records import (
 from broker.coordinator.leases.leadership import END_S, LedStore, lead_after
 from broker.coordinator.store_changes import Changes
 from broker.ports.leader_check import Candidates
-from broker.ports.meta import Conflict, MetaError, MetaStore
+from broker.ports.meta import Conflict, MetaError, MetaStore, UnusableStore
 
 TELL_S: Final = 5.0
 """The longest wait for a store to tell that the leader has ended."""
@@ -80,7 +80,10 @@ class Candidacy:
         return led, LeaderLease(led, self._lease_s, began_s, self._now_s)
 
     async def until_leading(self) -> tuple[LedStore, LeaderLease]:
-        """Wait for the lead, and take it. Raises UnreadableRecord; waits for a store that fails."""
+        """Wait for the lead, and take it; waits for a store that fails.
+
+        Raises UnreadableRecord, and UnusableStore.
+        """
         async with beside(self._hear):
             return await self._until_leading()
 
@@ -106,11 +109,13 @@ class Candidacy:
             self._told = False
             try:
                 led = await self.attempt()
-            except UnreadableRecord:
+            except (UnreadableRecord, UnusableStore):
                 raise
             except MetaError as error:
                 self._report(error)
                 led = None
+            else:
+                self._reported = False
             if led is not None:
                 return led
             await self._pause()
@@ -147,6 +152,6 @@ class Candidacy:
                 return
 
     def _report(self, error: MetaError) -> None:
-        if not self._reported:  # once: it may last for hours
+        if not self._reported:  # once for each outage: it may last for hours
             log.warning("standing by: the metadata cannot be read or written", error=str(error))
         self._reported = True

@@ -20,7 +20,15 @@ from broker.coordinator.leases.leader_records import (
 )
 from broker.coordinator.records import encode_number
 from broker.ports.leader_check import Candidate
-from broker.ports.meta import Conflict, LastingFailure, MetaEntry, MetaError, MetaStore, get_many
+from broker.ports.meta import (
+    Conflict,
+    LastingFailure,
+    MetaEntry,
+    MetaError,
+    MetaStore,
+    UnusableStore,
+    get_many,
+)
 
 CHECK_S = 1.0
 """The longest time for which a coordinator without writes does not notice a newer one."""
@@ -63,7 +71,10 @@ class LedStore:
         return self._deposed.is_set()
 
     async def until_deposed(self) -> None:
-        """Wait until a newer coordinator is noticed: with the next write, or within CHECK_S."""
+        """Wait until a newer coordinator is noticed: with the next write, or within CHECK_S.
+
+        Raises UnusableStore: nobody will be noticed through such a store.
+        """
         while not self.deposed:
             # A write that took effect says as much as a check, and an idle coordinator writes
             # about as often: the oracle's bound.
@@ -136,6 +147,8 @@ class LedStore:
                 self._led_s = max(self._led_s, began_s)
             else:
                 self._deposed.set()
+        except UnusableStore:
+            raise
         except MetaError:
             pass  # without the store nobody can become the leader either
 

@@ -27,12 +27,14 @@ NAMES = pchannel_names("by-dev", 4)
 class ShakyStore:
     """A MetaStore in front of another: slow, refusing while `broken`, losing races to come.
 
-    `deletes` False refuses writes that delete something.
+    `failure`: what a call raises while `broken`. `deletes` False refuses writes that delete
+    something.
     """
 
     def __init__(self, store: MetaStore, clock: Clock | None = None) -> None:
         self.inner = store
         self.broken = False
+        self.failure = MetaError("disk full")
         self.deletes = True
         self.lost_races = 0
         self.writes = 0
@@ -72,7 +74,7 @@ class ShakyStore:
         if self._clock is not None:
             await self._clock.sleep(self.delay_s)
         if self.broken:
-            raise MetaError("disk full")
+            raise self.failure
 
 
 class LosingStore(ShakyStore):

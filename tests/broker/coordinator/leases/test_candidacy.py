@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from structlog.testing import capture_logs
 
 from actors.testing import run_seeded
 from broker.coordinator.json_records import UnreadableRecord
@@ -15,6 +16,7 @@ from broker.coordinator.leases.leader_records import HOLDER_KEY, LEADER_KEY, rea
 from broker.coordinator.leases.leadership import Deposed, lead
 from broker.meta.memory_store import MemoryMetaStore
 from broker.ports.leader_check import Candidate
+from broker.ports.meta import UnusableStore
 from tests.broker.coordinator.fakes import LosingStore, ShakyStore
 
 LEASE_S = 5.0
@@ -213,6 +215,33 @@ def test_a_store_that_is_away_is_waited_for_and_gives_nobody_the_lead() -> None:
         await lease.renew()
         assert lease.left_s > 0
         assert await second.attempt() is None
+
+    play(scenario)
+
+
+def test_each_outage_of_the_store_is_told_once() -> None:
+    async def scenario(world: World) -> None:
+        _, lease = await world.candidacy("a").until_leading()
+        with capture_logs() as lines:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lease.keep)
+                tasks.start_soon(world.candidacy("b").until_leading)
+                for broken in (False, True, False, True, False):
+                    world.store.broken = broken
+                    await anyio.sleep(4 * READ_S)
+                tasks.cancel_scope.cancel()
+        assert [line["error"] for line in lines] == ["disk full", "disk full"]
+
+    play(scenario)
+
+
+def test_who_stands_by_at_a_store_that_answers_nothing_more_gives_up_with_its_text() -> None:
+    async def scenario(world: World) -> None:
+        await world.candidacy("a").until_leading()
+        world.store.broken = True
+        world.store.failure = UnusableStore("etcd was restored from a backup")
+        with anyio.fail_after(LEASE_S), pytest.raises(UnusableStore, match="from a backup"):
+            await world.candidacy("b").until_leading()
 
     play(scenario)
 

@@ -7,7 +7,7 @@ from actors.testing import VirtualClock
 from broker.coordinator.leases.leader_records import LEADER_KEY
 from broker.coordinator.leases.leadership import CHECK_S, Deposed, LedStore, lead
 from broker.meta.memory_store import MemoryMetaStore
-from broker.ports.meta import Conflict, MetaError
+from broker.ports.meta import Conflict, LastingFailure, MetaError, UnusableStore
 from tests.broker.coordinator.assignment.following import all_assigned, follow_until, seeded
 from tests.broker.coordinator.fakes import ShakyStore, make_nodes, run_coordinator
 
@@ -47,6 +47,21 @@ def test_a_coordinator_that_writes_nothing_learns_soon_that_another_one_leads() 
         store.broken = False
         with anyio.fail_after(2 * CHECK_S):
             await first.until_deposed()
+
+    seeded(4, scenario)
+
+
+def test_a_leader_whose_store_answers_nothing_more_is_told_so() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        store = ShakyStore(MemoryMetaStore())
+        led = await lead(store)
+        store.broken, store.failure = True, LastingFailure("permission denied")
+        with anyio.move_on_after(3 * CHECK_S):
+            await led.until_deposed()
+        assert not led.deposed, "somebody may grant it again"
+        store.failure = UnusableStore("etcd was restored from a backup")
+        with anyio.fail_after(2 * CHECK_S), pytest.raises(UnusableStore, match="from a backup"):
+            await led.until_deposed()
 
     seeded(4, scenario)
 
