@@ -5,6 +5,7 @@ fail in CI.
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -113,6 +114,26 @@ class EtcdServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def back_up(self) -> None:
+        """Copy what it has, for one `restore`; it is stopped meanwhile."""
+        self.kill()
+        shutil.copytree(self.folder / "data", self.folder / "copy")
+        self.start().wait()
+
+    def restore(self) -> None:
+        """Go back to what it had at `back_up`."""
+        self.kill()
+        shutil.rmtree(self.folder / "data")
+        (self.folder / "copy").rename(self.folder / "data")
+        self.start().wait()
+
+    def raise_revision(self, above: int) -> None:
+        """As `etcdutl snapshot restore --bump-revision`: what it has keeps its revisions."""
+        revision = 0
+        while revision <= above:
+            put = self.post("kv/put", {"key": "cGluZw==", "value": ""})
+            revision = int(put["header"]["revision"])
 
     def __enter__(self) -> Self:
         return self.start().wait()

@@ -30,6 +30,7 @@ from broker.etcd.requests import (
     repeatable_request,
     write_request,
 )
+from broker.etcd.store_beat import StoreBeat
 from broker.etcd.store_record import StoreRecord, went_back
 from broker.etcd.told_changes import ToldChanges
 from broker.etcd.write_places import WritePlace, Writers
@@ -71,6 +72,7 @@ class EtcdMetaStore:
         self._keys = Keys(members.place.prefix)
         self._writers = Writers(members, self._keys)
         self._told = ToldChanges(members)
+        self._beat = StoreBeat(members, self._keys.beat)
         self._reads = anyio.Semaphore(READS_MAX)
         self._numbers = count(1)
         self._closed = False
@@ -86,6 +88,7 @@ class EtcdMetaStore:
         tls: ClientTls | None = None,
         password: Callable[[], str] = str,
         revision: int = 0,
+        beaten: int = 0,
         log: str = "",
         joins: bool = False,
         call_s: float = CALL_S,
@@ -94,14 +97,14 @@ class EtcdMetaStore:
 
         `owner`: a token of whoever may open it. `log`: where the log is, if outside of the data
         folder. `joins`: take over the token of a store whose log is there, too. `password`: read at
-        each login of the place's user. `revision`: the highest one that an earlier opening has
-        seen. `call_s`: the longest time for a call. Raises StoreOwned when it has another owner or
-        another log, StoreWentBack when it is older than that; MetaError. Nothing stays open after
-        an error.
+        each login of the place's user. `revision`, `beaten`: the highest ones that an earlier
+        opening has seen. `call_s`: the longest time for a call. Raises StoreOwned when it has
+        another owner or another log, StoreWentBack when it is older than that; MetaError. Nothing
+        stays open after an error.
         """
         store = cls(Members(place, tls, password, call_s))
         try:
-            await store._prepare(owner, revision, log, joins=joins)
+            await store._prepare(owner, revision, beaten, log, joins=joins)
         except BaseException:
             await store.close()
             raise
@@ -111,6 +114,15 @@ class EtcdMetaStore:
     def revision(self) -> int:
         """The highest revision of etcd seen so far."""
         return self._members.revision
+
+    @property
+    def beaten(self) -> int:
+        """The newest revision of a `beat` of any process seen so far."""
+        return self._beat.seen
+
+    async def beat(self) -> None:
+        """Look whether etcd still has what was written. Raises StoreWentBack, MetaError."""
+        await self._beat.beat()
 
     def announced(self, name: str, value: bytes) -> LeasedKeys:
         """Say that a process runs, while the block runs and its `keep`; for `present`."""
@@ -328,7 +340,7 @@ class EtcdMetaStore:
         except Unanswered as failure:
             raise MetaError(str(failure)) from failure
 
-    async def _prepare(self, owner: str, seen: int, log: str, *, joins: bool) -> None:
+    async def _prepare(self, owner: str, seen: int, beaten: int, log: str, *, joins: bool) -> None:
         """Check the record of the store, and bring it up to date."""
         place = self._members.place
         for _ in range(ATTEMPTS_MAX):
@@ -344,6 +356,7 @@ class EtcdMetaStore:
                 now = replace(now, log=log or found.log)
             if revision < seen:
                 raise went_back(place, revision, seen)
+            await self._beat.beat(beaten)
             put = PutRequest(key=self._keys.store, value=now.encoded())
             request = TxnRequest(
                 compare=[at_revision(put.key, before.mod_revision if before else 0)],

@@ -227,6 +227,11 @@ class Members:
                     member.close()
         return None
 
+    def refused(self, cause: str) -> StoreWentBack:
+        """What each call raises from now on, for this cause."""
+        self._wrong = self._wrong or cause
+        return StoreWentBack(self._wrong)
+
     def close(self) -> None:
         """Close all connections; idempotent. Calls raise MetaError from now on."""
         self._closed = True

@@ -31,6 +31,8 @@ class Keys:
         self._writers = f"{prefix}/tidemark/writers/"
         self.store = f"{prefix}/tidemark/store".encode()
         """The record that says whose store this is."""
+        self.beat = f"{prefix}/tidemark/beat".encode()
+        """Written again and again, without a value: see `store_beat.py`."""
         self.present = f"{prefix}/tidemark/present/".encode()
         """Below it, under leases, stands which processes run."""
 

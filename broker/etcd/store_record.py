@@ -98,9 +98,24 @@ def went_back(place: EtcdPlace, revision: int, seen: int) -> StoreWentBack:
     """The error for a store that an earlier process has seen at a higher revision."""
     return StoreWentBack(
         f"{place} is at revision {revision}, and this data folder has seen it at {seen}: it was"
-        " restored from a backup, and what was written since is lost; restore a newer one, or, to"
-        " go on with the older state, delete metadata.json in the data folder and in etcd the key"
-        f" {place.prefix}/tidemark/store"
+        f" restored from a backup, and what was written since is lost; {_accept_noted(place)}"
+    )
+
+
+def lost_beat(place: EtcdPlace, at: int, seen: int) -> str:
+    """Why a store is refused whose own revision is high enough, and that of its beat is not."""
+    found = f"was last written at revision {at}" if at else "is not there"
+    return (
+        f"{place.prefix}/tidemark/beat {found} in {place}, and was written at {seen}: etcd was"
+        " restored from a backup, as with --bump-revision, or the key was deleted; what was written"
+        f" since may be lost; {_accept_noted(place)}"
+    )
+
+
+def _accept_noted(place: EtcdPlace) -> str:
+    return (
+        "restore a newer one, or, to go on with the older state, delete metadata.json in each data"
+        f" folder and in etcd the key {place.prefix}/tidemark/store"
     )
 
 

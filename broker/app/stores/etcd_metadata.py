@@ -1,14 +1,16 @@
 """Opens the metadata of a data folder in etcd, and keeps the two from being mixed up with others.
 
 Folder and store belong together, and have the same token: the folder in `metadata.json`, with the
-prefix and the highest revision seen there. Where the log is in Kafka, no folder has anything that
+prefix and the highest revisions seen there. Where the log is in Kafka, no folder has anything that
 another process needs, so each host may have a folder of its own: a new one *joins*, which takes the
 token over. Its processes are told the same `wal`, which the record of the store has, too: so a
 process of another cluster does not join by mistake.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import platform
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -19,10 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import psutil
+from anyio import to_thread
 
 from broker.app.process_errors import CannotStart
 from broker.app.stores.log_place import decode_alter
+from broker.beside import beside
 from broker.coordinator.leases.leadership import LedStore
 from broker.coordinator.records import ALTER_KEY
 from broker.data_folder import DataFolder
@@ -31,7 +36,7 @@ from broker.etcd.leased_keys import TTL_S
 from broker.etcd.password_file import etcd_password
 from broker.etcd.place import etcd_place
 from broker.folder_lock import create_durably, replace_durably
-from broker.ports.meta import MetaError, MetaStore
+from broker.ports.meta import MetaError, MetaStore, UnusableStore
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, Tls
 from broker.wal.kafka.kafka_url import kafka_place
@@ -39,6 +44,8 @@ from broker.wal.kafka.kafka_url import kafka_place
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 COORDINATOR: Final = "coordinator/"
 """Begins what a coordinator is announced as; the token of its folder follows."""
+NOTE_S: Final = 10.0
+"""Between two notes of what was seen: a backup that lacks no more is taken for the store itself."""
 
 
 class MetadataUse(Enum):
@@ -55,6 +62,7 @@ class MetadataUse(Enum):
 class MetadataNote:
     """What `metadata.json` says. `revision`: the highest one that a process has seen.
 
+    `beaten`: the highest one of the key of `broker/etcd/store_beat.py`, 0 if none was seen.
     `copying`: the metadata is still in `meta.sqlite`; see `metadata_copy.py`. `joined`: the cluster
     was founded from another folder.
     """
@@ -65,6 +73,7 @@ class MetadataNote:
     copying: bool = False
     store: str = "etcd"
     joined: bool = False
+    beaten: int = 0
 
     @property
     def new(self) -> bool:
@@ -105,14 +114,16 @@ async def etcd_metadata(
         with _told():
             # The settings may be those of before a switch.
             await keep_log_true(store)
-        notes = use is not MetadataUse.NODE  # which has not even a part of the folder for itself
-        try:
-            if notes:
-                _note_revision(folder.metadata_note, note, store.revision)
+        if use is MetadataUse.NODE:  # which has not even a part of the folder for itself
             yield store
+            return
+        notes = RevisionNotes(store, folder.metadata_note)
+        try:
+            notes.note()
+            async with beside(notes.keep):
+                yield store
         finally:  # a stop is a cancellation
-            if notes:
-                _note_revision(folder.metadata_note, note, store.revision)
+            notes.note()
 
 
 @asynccontextmanager
@@ -130,6 +141,7 @@ async def open_etcd(
             tls=etcd_tls(settings),
             password=partial(etcd_password, settings.meta_password_file),
             revision=note.revision,
+            beaten=note.beaten,
             log=_log_of(settings),
             joins=joins,
         )
@@ -204,8 +216,9 @@ def read_note(path: Path) -> MetadataNote:
             int(fields["revision"]),
             bool(fields["copying"]),
             str(fields["store"]),
-            # Not in the note of an earlier release, which had one folder for all.
+            # These are not in the note of an earlier release.
             bool(fields.get("joined", False)),
+            int(fields.get("beaten", 0)),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CannotStart(
@@ -311,11 +324,68 @@ def _text(note: MetadataNote) -> str:
     return json.dumps(asdict(note)) + "\n"
 
 
-def _note_revision(path: Path, note: MetadataNote, revision: int) -> None:
-    if revision > note.revision:
-        # A full disk must not end the start: the older, lower number is as true.
-        with suppress(CannotStart):
-            write_note(path, replace(note, revision=revision))
+class RevisionNotes:
+    """Keeps in `metadata.json` what the next start must find in etcd at least."""
+
+    def __init__(self, store: EtcdMetaStore, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self._refused = False
+
+    async def keep(self) -> None:
+        """Note again and again, until the store is noticed to be another one."""
+        while True:
+            await anyio.sleep(NOTE_S)
+            try:
+                await self._store.beat()
+            except UnusableStore:
+                # Whoever uses the store ends with the reason. What it says now is not noted: a
+                # newer backup may have a lower revision.
+                self._refused = True
+                return
+            except MetaError:
+                continue  # it is away; whoever uses it says so
+            # On a thread, because a slow disk must not delay what renews leases.
+            await to_thread.run_sync(self.note)
+
+    def note(self) -> None:
+        """Note what was seen by now, unless another process is about to."""
+        if self._refused:
+            return
+        with _alone_in(self._path.parent) as alone:
+            if not alone:
+                return
+            # A full disk must not end the process: the older, lower numbers are as true. And a
+            # file that somebody has deleted, so that a restored etcd is accepted, stays deleted.
+            with suppress(CannotStart):
+                old = read_note(self._path)
+                new = replace(
+                    old,
+                    revision=max(old.revision, self._store.revision),
+                    beaten=max(old.beaten, self._store.beaten),
+                )
+                if new != old and old.owner == self._store.owner:
+                    write_note(self._path, new)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[bool]:
+    """Whether no other process notes in this folder; none does until the block ends."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        alone = True
+        with suppress(OSError):  # a file system without such locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alone = False
+        yield alone
+    finally:
+        os.close(descriptor)
 
 
 def etcd_tls(settings: Settings) -> ClientTls | None:
