@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
+import structlog
 from grpclib.config import Configuration
 from grpclib.const import Cardinality
 
@@ -33,6 +34,7 @@ SHORT_S = 0.1
 LOGINS_MAX = 3
 """Of one call: a token may become stale again while other members learn of the new one."""
 
+log = structlog.get_logger("tidemark")
 
 A = TypeVar("A", bound=WireMessage)
 R = TypeVar("R")
@@ -46,8 +48,15 @@ class Tries:
     failures: list[str] = field(default_factory=list)
 
 
+class _OtherCluster(Unanswered):
+    """The member belongs to another etcd cluster: what it did and says is of no account here."""
+
+
 class Member:
     """One endpoint, connected at the first call, and again after its connection broke."""
+
+    strange = False
+    """Whether it was last found in another etcd cluster."""
 
     def __init__(self, host: str, port: int, tls: ClientTls | None) -> None:
         self.address = joined_address(host, port)
@@ -101,7 +110,7 @@ class Member:
                     if (found := wanted(message)) is not None:
                         await call.cancel()
                         return found
-        except MetaError:
+        except (MetaError, Unanswered):
             raise
         except Exception as error:
             raise self._told(error, 0.0) from error
@@ -122,8 +131,9 @@ class Member:
 class Members:
     """The endpoints of one etcd cluster, of which one is asked until it fails.
 
-    Each answer must be of one cluster; and but for that of a keepalive, of a revision that is not
-    below those seen before the call. Else StoreWentBack, from this call and all later ones.
+    An endpoint of another cluster than that of the first answer is passed over, as one that does
+    not answer. StoreWentBack, from this call and all later ones, when one call finds all endpoints
+    so, and when an answer, but for that of a keepalive, is of a revision below those seen before.
     """
 
     def __init__(
@@ -164,6 +174,7 @@ class Members:
         call_s = self.call_s if call_s is None else call_s
         until_s = anyio.current_time() + call_s
         pause_s, logins, attempt = PAUSE_S, 0, 0
+        others = set[int]()
         while True:
             left_s = until_s - anyio.current_time()
             if left_s <= 0:
@@ -179,6 +190,9 @@ class Members:
                     raise Unanswered(str(stale), sent=tries.unsure) from stale
                 continue
             except Unanswered as failure:
+                if isinstance(failure, _OtherCluster):
+                    others.add(at)
+                    self._refuse_if_all(others, failure)
                 tries.unsure |= failure.sent
                 if str(failure) not in tries.failures:
                     tries.failures.append(str(failure))
@@ -294,11 +308,16 @@ class Members:
             return
         self.cluster_id = self.cluster_id or header.cluster_id
         if header.cluster_id != self.cluster_id:
-            self._wrong = (
+            cause = (
                 f"{member.address} belongs to etcd cluster {header.cluster_id:x}, and an endpoint"
                 f" asked before to {self.cluster_id:x}; name members of one cluster in {self.place}"
             )
-        elif header.revision and header.revision < seen:
+            if not member.strange:  # once: it is asked again whenever the others do not answer
+                log.warning("passing over an endpoint of another etcd cluster", error=cause)
+            member.strange = True
+            raise _OtherCluster(cause, sent=False)
+        member.strange = False
+        if header.revision and header.revision < seen:
             self._wrong = (
                 f"etcd at {member.address} is at revision {header.revision} and was at {seen}: it"
                 " was restored from a backup, and what was written since is lost; restore"
@@ -306,6 +325,12 @@ class Members:
             )
         self._check()
         self.revision = max(self.revision, header.revision)
+
+    def _refuse_if_all(self, others: set[int], failure: _OtherCluster) -> None:
+        """`others`: the members that one call has found in another cluster."""
+        if len(others) == len(self._members):
+            cause = f"{failure}; start this process again, which then says what to do"
+            raise self.refused(cause) from failure
 
     def _check(self) -> None:
         if self._closed:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from broker.etcd.etcd_errors import NoSpace, StoreWentBack
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.place import etcd_place
 from broker.etcd.store_record import StoreOwned
-from broker.ports.meta import Conflict, MetaError, UnknownSchema
+from broker.ports.meta import Conflict, MetaError, UnknownSchema, UnusableStore
 from tests.broker.etcd.lossy_member import lossy
 from tests.local_etcd import EtcdServer, etcd_cluster
 
@@ -173,13 +174,59 @@ async def test_keys_copied_to_another_etcd_are_refused_until_the_record_is_delet
             assert await value_of(store, "a") == b"1"
 
 
-async def test_endpoints_of_two_etcd_clusters_are_refused(etcd: EtcdServer, tmp_path: Path) -> None:
+async def test_an_endpoint_of_another_etcd_cluster_is_passed_over_and_told(
+    etcd: EtcdServer, tmp_path: Path
+) -> None:
     with EtcdServer(tmp_path / "other", name="other") as other:
         async with await opened(etcd, other) as store:
-            await store.write({"a": b"1"})
+            revision = await store.write({"a": b"1"})
             etcd.kill()
-            with pytest.raises(StoreWentBack, match="name members of one cluster"):
+            store._members.call_s = 1
+            with capture_logs() as lines:
+                for _ in range(2):
+                    with pytest.raises(MetaError, match="name members of one cluster") as told:
+                        await store.get("a")
+                    assert not isinstance(told.value, UnusableStore)
+                with pytest.raises(MetaError, match="name members of one cluster"):
+                    await store.write({"a": b"2"})
+                refusals = []
+                for _ in range(2):  # one of the two endpoints after the other
+                    with pytest.raises(MetaError) as told:
+                        await store.changed("", revision, wait_s=30)
+                    refusals.append(str(told.value))
+                assert len([it for it in refusals if "name members of one cluster" in it]) == 1
+            assert [line["event"] for line in lines] == [
+                "passing over an endpoint of another etcd cluster"
+            ]
+            etcd.start().wait()
+            store._members.call_s = 30
+            assert await value_of(store, "a") == b"1"
+            assert await store.write({"a": b"3"}, expect={"a": revision}) > revision
+            assert not keys_of(other)
+
+
+async def test_another_etcd_cluster_at_all_endpoints_is_refused_for_good(
+    etcd: EtcdServer, tmp_path: Path
+) -> None:
+    """As after `etcdutl snapshot restore` with another --initial-cluster-token."""
+    async with await opened(etcd) as store:
+        await store.write({"a": b"1"})
+        etcd.kill()
+        other = EtcdServer(tmp_path / "other", name="other")
+        other.port = etcd.port
+        with other:
+            with pytest.raises(StoreWentBack, match=r"to etcd cluster .* start this process"):
                 await store.get("a")
+            with pytest.raises(StoreWentBack):
+                await store.write({"a": b"2"})
+            assert not keys_of(other)
+
+
+def keys_of(etcd: EtcdServer) -> list[bytes]:
+    """What is there of the store."""
+    start, end = base64.b64encode(b"tidemark/").decode(), base64.b64encode(b"tidemark0").decode()
+    found = etcd.post("kv/range", {"key": start, "range_end": end})
+    return [base64.b64decode(it["key"]) for it in found.get("kvs", ())]
 
 
 async def test_a_second_broker_on_the_prefix_is_refused(etcd: EtcdServer) -> None:
