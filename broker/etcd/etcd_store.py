@@ -20,6 +20,7 @@ from broker.etcd.etcd_errors import (
 from broker.etcd.leased_keys import LeasedKeys
 from broker.etcd.members import CALL_S, Members, Tries
 from broker.etcd.place import EtcdPlace
+from broker.etcd.recorded_log import RecordedLog
 from broker.etcd.requests import (
     RANGE,
     TXN,
@@ -73,6 +74,7 @@ class EtcdMetaStore:
         self._writers = Writers(members, self._keys)
         self._told = ToldChanges(members)
         self._beat = StoreBeat(members, self._keys.beat)
+        self.log = RecordedLog(members, self._keys.store)
         self._reads = anyio.Semaphore(READS_MAX)
         self._numbers = count(1)
         self._closed = False
@@ -367,34 +369,6 @@ class EtcdMetaStore:
                 break
         # Else each time somebody who may open it was first, so the record is as new.
         self.owner = now.owner
-
-    async def said_log(self) -> str:
-        """What the record of the store says of where the log is. Raises MetaError."""
-        return (await self._record())[0].log
-
-    async def say_log(self, log: str) -> None:
-        """Correct that. Raises MetaError."""
-        place = self._members.place
-        for _ in range(ATTEMPTS_MAX):
-            found, revision = await self._record()
-            if found.log == log:
-                return
-            put = PutRequest(key=self._keys.store, value=replace(found, log=log).encoded())
-            request = TxnRequest(
-                compare=[at_revision(put.key, revision)],
-                success=[RequestOp(request_put=put)],
-            )
-            if (await self._call(TXN, request, TxnResponse)).succeeded:
-                return
-        raise MetaError(f"{place}: others write the record of the store again and again")
-
-    async def _record(self) -> tuple[StoreRecord, int]:
-        """The record of the store, and its revision."""
-        place = self._members.place
-        answer = await self._call(RANGE, RangeRequest(key=self._keys.store), RangeResponse)
-        if not answer.kvs:
-            raise MetaError(f"{place}: the record of the store is gone")
-        return StoreRecord.decoded(answer.kvs[0].value, place), answer.kvs[0].mod_revision
 
     def _check_open(self) -> None:
         if self._closed:

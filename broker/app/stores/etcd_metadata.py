@@ -156,7 +156,7 @@ async def keep_log_true(store: MetaStore) -> None:
     inner = _in_etcd(store)
     if inner is not None and (entry := await inner.get(ALTER_KEY)) is not None:
         place = decode_alter(entry.value).place
-        await inner.say_log(_log_at(place))
+        await inner.log.correct(_log_at(place))
 
 
 async def recorded_prefix(store: MetaStore) -> str | None:
@@ -165,7 +165,7 @@ async def recorded_prefix(store: MetaStore) -> str | None:
     None where the metadata is not in etcd. Raises MetaError.
     """
     inner = _in_etcd(store)
-    return None if inner is None else (await inner.said_log()).removeprefix("kafka://")
+    return None if inner is None else (await inner.log.place()).removeprefix("kafka://")
 
 
 def refuse_joined(folder: DataFolder) -> None:
