@@ -46,7 +46,8 @@ def test_objects_are_read_as_they_were_written(value: dict[str, object]) -> None
     assert json_object(json.dumps(value).encode()) == value
 
 
-@given(st.binary(max_size=60))
+# Without the end of an object it is none: hypothesis may draw a valid one.
+@given(st.binary(max_size=60).map(lambda it: it.replace(b"}", b"")))
 def test_an_error_holds_nothing_of_the_data(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^it (is|has) ") as error:
         json_object(data)
