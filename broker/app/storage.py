@@ -12,15 +12,15 @@ from broker.app.process_errors import CannotStart
 from broker.app.stores.etcd_metadata import (
     MetadataUse,
     etcd_metadata,
-    keep_log_true,
     refuse_joined,
     refuse_other_place,
 )
 from broker.app.stores.folder_markers import FolderMarkers, check_founded
 from broker.app.stores.kafka_storage import kafka_wal, topic_ids
+from broker.app.stores.log_record import keep_log_true
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.channel_switch import ChannelSwitch
-from broker.app.switching.founded_place import refuse_empty_log
+from broker.app.switching.founded_place import agree_with_record
 from broker.app.switching.log_drivers import LogDrivers
 from broker.app.switching.placed_wal import PlacedWal
 from broker.backup.held_log import remove_left_behind
@@ -101,7 +101,7 @@ async def log_storage(
         alter = await places.alter()
         if alter is None:
             check_founded(settings, folder)
-            await refuse_empty_log(settings, folder, store)
+            await agree_with_record(settings, folder, store)
     except MetaError as error:
         raise CannotStart(str(error)) from error
     markers, known = FolderMarkers(folder), _known_switches(alter)

@@ -26,20 +26,17 @@ import psutil
 from anyio import to_thread
 
 from broker.app.process_errors import CannotStart
-from broker.app.stores.log_place import decode_alter
+from broker.app.stores.log_record import keep_log_true, log_for_record
 from broker.beside import beside
-from broker.coordinator.leases.leadership import LedStore
-from broker.coordinator.records import ALTER_KEY
 from broker.data_folder import DataFolder
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.leased_keys import TTL_S
 from broker.etcd.password_file import etcd_password
 from broker.etcd.place import etcd_place
 from broker.folder_lock import create_durably, replace_durably
-from broker.ports.meta import MetaError, MetaStore, UnusableStore
+from broker.ports.meta import MetaError, UnusableStore
 from broker.process_settings import Settings
 from broker.transport.tls import BadTls, ClientTls, Tls
-from broker.wal.kafka.kafka_url import kafka_place
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 COORDINATOR: Final = "coordinator/"
@@ -142,30 +139,13 @@ async def open_etcd(
             password=partial(etcd_password, settings.meta_password_file),
             revision=note.revision,
             beaten=note.beaten,
-            log=_log_of(settings),
+            log=log_for_record(settings.wal),
             joins=joins,
         )
     except MetaError as error:
         raise CannotStart(str(error)) from error
     async with store:
         yield store
-
-
-async def keep_log_true(store: MetaStore) -> None:
-    """Have the record of the store say where the log is after a switch. Raises MetaError."""
-    inner = _in_etcd(store)
-    if inner is not None and (entry := await inner.get(ALTER_KEY)) is not None:
-        place = decode_alter(entry.value).place
-        await inner.log.correct(_log_at(place))
-
-
-async def recorded_prefix(store: MetaStore) -> str | None:
-    """The prefix of the log in Kafka, by the record of the store; "" in a data folder, or unknown.
-
-    None where the metadata is not in etcd. Raises MetaError.
-    """
-    inner = _in_etcd(store)
-    return None if inner is None else (await inner.log.place()).removeprefix("kafka://")
 
 
 def refuse_joined(folder: DataFolder) -> None:
@@ -292,20 +272,6 @@ def folder_token(root: Path) -> str:
     except OSError:
         boot = f"{platform.node()} {psutil.boot_time():.0f}"
     return hashlib.sha256(f"{boot} {state.st_dev} {state.st_ino}".encode()).hexdigest()[:16]
-
-
-def _in_etcd(store: MetaStore) -> EtcdMetaStore | None:
-    inner = store.inner if isinstance(store, LedStore) else store
-    return inner if isinstance(inner, EtcdMetaStore) else None
-
-
-def _log_of(settings: Settings) -> str:
-    """Where the log is, for the record of the store; "" in the data folder, or unknown."""
-    return _log_at(settings.wal)
-
-
-def _log_at(place: str) -> str:
-    return f"kafka://{kafka_place(place).prefix}" if place else ""
 
 
 @contextmanager

@@ -5,8 +5,8 @@ place for the source would have empty logs there.
 """
 
 from broker.app.process_errors import CannotStart
-from broker.app.stores.etcd_metadata import recorded_prefix
 from broker.app.stores.folder_markers import has_segment_files, read_prefix
+from broker.app.stores.log_record import record_no_kafka, recorded_prefix
 from broker.core.cluster.wal_alter import AlterRefusal, Impossible, prefix_of, shown
 from broker.data_folder import DataFolder
 from broker.ports.meta import MetaError, MetaStore
@@ -18,10 +18,13 @@ async def founded_elsewhere(settings: Settings, store: MetaStore) -> AlterRefusa
 
     Of a cluster that never switched. Raises MetaError.
     """
-    here = prefix_of(settings.wal)
+    here, folder = prefix_of(settings.wal), DataFolder(settings.data_dir)
     there = await recorded_prefix(store)
-    if there is None:
-        there = _prefix_in(DataFolder(settings.data_dir), here)
+    if has_segment_files(folder):
+        # They tell more than the record, which is as a process was told that did not even start.
+        there = ""
+    elif there is None:
+        there = _prefix_in(folder, here)
     if here == there:
         return None
     found = f"in Kafka, under the prefix {there}" if there else "in segment files"
@@ -33,20 +36,24 @@ async def founded_elsewhere(settings: Settings, store: MetaStore) -> AlterRefusa
     return AlterRefusal(Impossible.OTHER_SOURCE, cause)
 
 
-async def refuse_empty_log(settings: Settings, folder: DataFolder, store: MetaStore) -> None:
-    """Raises CannotStart where segment files would begin, and the record of the store names Kafka.
+async def agree_with_record(settings: Settings, folder: DataFolder, store: MetaStore) -> None:
+    """Look whether the record of a store in etcd names Kafka where the log is in segment files.
 
-    Of a cluster that never switched. Raises MetaError.
+    It is corrected where the folder has some: a process that was started with a wrong `wal` wrote
+    it, before it was refused. CannotStart where they would begin now. Of a cluster that never
+    switched. Raises MetaError.
     """
-    if settings.wal or has_segment_files(folder):
+    prefix = None if settings.wal else await recorded_prefix(store)
+    if not prefix:
         return
-    prefix = await recorded_prefix(store)
-    if prefix:
-        raise CannotStart(
-            f"the log of the cluster is in Kafka under the prefix {prefix}, as its metadata in etcd"
-            f" says, and data folder {folder.root} has none: start with"
-            f" --wal kafka://HOST:PORT/{prefix}"
-        )
+    if has_segment_files(folder):
+        await record_no_kafka(store)
+        return
+    raise CannotStart(
+        f"the log of the cluster is in Kafka under the prefix {prefix}, as its metadata in etcd"
+        f" says, and data folder {folder.root} has none: start with"
+        f" --wal kafka://HOST:PORT/{prefix}"
+    )
 
 
 def _prefix_in(folder: DataFolder, unknown: str) -> str:
@@ -55,4 +62,4 @@ def _prefix_in(folder: DataFolder, unknown: str) -> str:
         prefix = read_prefix(folder)
     except CannotStart as error:
         raise MetaError(str(error)) from error
-    return prefix if prefix or has_segment_files(folder) else unknown
+    return prefix or unknown

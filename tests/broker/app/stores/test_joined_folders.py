@@ -10,8 +10,9 @@ import pytest
 
 from broker.app.process_errors import CannotStart
 from broker.app.storage import log_storage, metadata
-from broker.app.stores.etcd_metadata import MetadataUse, folder_token, keep_log_true
+from broker.app.stores.etcd_metadata import MetadataUse, folder_token
 from broker.app.stores.log_place import encode_alter
+from broker.app.stores.log_record import keep_log_true
 from broker.app.stores.metadata_copy import to_sqlite
 from broker.app.switching.altering import stored_altering
 from broker.coordinator.leases.leadership import lead
@@ -232,3 +233,26 @@ async def test_a_process_without_wal_begins_no_log_in_segment_files_beside_one_i
         (folder.log / "p0").mkdir(parents=True)
         async with log_storage(settings, folder, "c", store):
             pass
+
+
+async def test_a_start_with_a_wrong_wal_leaves_no_trace_for_a_log_in_segment_files(
+    hosts: Hosts,
+) -> None:
+    folder = hosts.folder("a")
+    right = Settings(data_dir=folder.root, meta=hosts.meta)
+    wrong = Settings(data_dir=folder.root, meta=hosts.meta, wal=KAFKA)
+    async with hosts.opened("a", ALONE, wal=""):
+        (folder.log / "p0").mkdir(parents=True)
+    async with hosts.opened("a", ALONE) as store:
+        with pytest.raises(CannotStart, match="has its log in segment files"):
+            async with log_storage(wrong, folder, "c", store):
+                pass
+        leading = await lead(store)
+        asked = stored_altering(wrong, leading, alone=False)
+        with pytest.raises(Refused, match="the log of the nodes is in segment files"):
+            await asked.begin(SEGMENTED, leaves_history=False)
+        asked = stored_altering(right, leading, alone=False)
+        assert (await asked.state()).founded == SEGMENTED
+    async with hosts.opened("a", ALONE, wal="") as store, log_storage(right, folder, "c", store):
+        pass
+    assert "has not said where" in await hosts.refusal("c")
