@@ -60,13 +60,18 @@ class RemoteTicks:
             except Unreachable:
                 if anyio.current_time() + pause_s >= until_s:
                     raise
-            # Any other refusal is the coordinator's answer, which would be the same again.
             except Refused as error:
-                if error.refusal.code is not StreamingCode.IGNORED_OPERATION:
-                    raise
-                # Else the node has joined again meanwhile: what waits here may be of the new one.
-                if session == self._session() or anyio.current_time() + pause_s >= until_s:
-                    raise self._session_over(error) from error
+                late = anyio.current_time() + pause_s >= until_s
+                match error.refusal.code:
+                    case StreamingCode.ON_SHUTDOWN:  # it has not read yet which sessions there are
+                        if late:
+                            raise
+                    case StreamingCode.IGNORED_OPERATION:
+                        # Or the node has joined again: what waits here may be of the new session.
+                        if late or session == self._session():
+                            raise self._session_over(error) from error
+                    case _:  # the coordinator's answer, which would be the same again
+                        raise
             # At random moments: every node waits for the same coordinator.
             await anyio.sleep(pause_s * self._spread.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RETRY_S_MAX)

@@ -128,10 +128,13 @@ class LiveNodes:
             self.sessions.pop(node_id, None)
 
     def tick_refusal(self, node_id: NodeId, session: int) -> Refusal | None:
-        """Why the node gets no ticks in this session; None while the session is not over."""
+        """Why the node gets no ticks in this session; None while the session is not over.
+
+        ON_SHUTDOWN: it is not known yet which sessions there are.
+        """
         if self.sessions is None:
             cause = "the coordinator has not read yet which nodes have a session; try again soon"
-            return Refusal(StreamingCode.INNER, cause)
+            return Refusal(StreamingCode.ON_SHUTDOWN, cause)
         if self.sessions.get(node_id) == session:
             return None
         return Refusal(

@@ -66,6 +66,25 @@ def test_a_coordinator_that_stays_away_is_told_and_one_that_refuses_is_told_at_o
     run_seeded(9, scenario)
 
 
+def test_a_coordinator_that_does_not_know_yet_who_has_a_session_is_asked_again() -> None:
+    class Starting(CallsFake):
+        async def call(self, path: str, request: Any, answer: Any, *, deadline_s: float) -> Any:
+            if anyio.current_time() < self.back_s:
+                raise Refused(StreamingCode.ON_SHUTDOWN, "has not read yet")
+            return await super().call(path, request, answer, deadline_s=deadline_s)
+
+    async def scenario() -> None:
+        began_s = anyio.current_time()
+        assert (await ticks_over(Starting(began_s + 1.0)).reserve(7)).count == 7
+        assert anyio.current_time() - began_s <= 1.0 + RETRY_S_MAX
+        began_s = anyio.current_time()
+        with pytest.raises(Refused, match="has not read yet"):
+            await ticks_over(Starting(began_s + 60.0)).reserve(1)
+        assert anyio.current_time() - began_s <= RESERVE_S
+
+    run_seeded(3, scenario)
+
+
 class SessionsFake(Calls):
     """Gives ticks to session `living` of the node; `meanwhile` happens before an answer."""
 

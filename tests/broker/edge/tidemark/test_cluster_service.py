@@ -86,4 +86,4 @@ def test_a_node_of_an_earlier_release_which_does_not_say_who_it_is_gets_ticks_as
 def test_a_coordinator_that_has_read_no_sessions_yet_ends_none() -> None:
     with pytest.raises(Refused, match="try again") as caught:
         reserve(of_node(SESSION), LiveNodes())
-    assert caught.value.refusal.code is StreamingCode.INNER
+    assert caught.value.refusal.code is StreamingCode.ON_SHUTDOWN
