@@ -151,8 +151,8 @@ class Topics:
         if answer.name == "INVALID_REPLICATION_FACTOR":
             told = (
                 f"{told.removesuffix('.')}; it was to have replication={self._place.replication}"
-                " copies: write ?replication=N in the URL of the log, with N at most the number of"
-                " brokers"
+                " copies: start the brokers that are away or, if there are no more, write"
+                " ?replication=N in the URL of the log, with N at most their number"
             )
         raise Unavailable(told) if answer.passes or answer.name in AWAY else Unsuitable(told)
 

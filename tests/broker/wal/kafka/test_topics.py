@@ -68,7 +68,8 @@ def test_too_few_brokers_for_the_copies_are_told_with_what_to_write(
         topics(monkeypatch, MISSING, refusal).ready(TOPIC, "")
     assert str(caught.value) == (
         f"topic p.c cannot be made: {TOO_FEW.removesuffix('.')}; it was to have replication=3"
-        " copies: write ?replication=N in the URL of the log, with N at most the number of brokers"
+        " copies: start the brokers that are away or, if there are no more, write ?replication=N in"
+        " the URL of the log, with N at most their number"
     )
 
 
