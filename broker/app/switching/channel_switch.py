@@ -48,6 +48,8 @@ RENEW_S_MAX: Final = 640.0
 """Between two restarts of a pchannel whose copy fails: what takes writes may refuse ours."""
 AWAY_S_MAX: Final = 600.0
 """A log in Kafka that was switched from is left there when it cannot be emptied for so long."""
+ABORT_S_MAX: Final = 60.0
+"""So is a copy. Sooner: until then nothing else can be begun, and the next switch empties it."""
 
 notes = structlog.get_logger("tidemark")
 
@@ -276,10 +278,8 @@ class ChannelSwitch:
         alter = self._switch
         if log.retired_in_use:
             return False
-        if self._is_long_away(name):
-            text = f"messages may be left in {shown(alter.source)}: {self._known[name].trouble}"
-            notes.warning(text, pchannel=name)
-            await self._end(name, log)
+        if self._is_long_away(name, alter.source, AWAY_S_MAX):
+            await self._leave(name, log, alter.source)
             return True
         if not alter.leaves_history:
             if log.retired is None:
@@ -292,9 +292,13 @@ class ChannelSwitch:
 
     async def _discard(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         """Forget the copy. One in a Kafka that is away stays: the next switch empties it."""
+        log.release()  # nothing is copied from it any more
         place, copy = self._switch.target, log.copy
         if copy is None and place != SEGMENTED and log.spent:
             await self._end(name, log)
+            return True
+        if self._is_long_away(name, place, ABORT_S_MAX):
+            await self._leave(name, log, place)
             return True
         if log.retired is None:
             log.copy = None
@@ -309,6 +313,12 @@ class ChannelSwitch:
         await log.retired.discard()
         await self._end(name, log)
         return True
+
+    async def _leave(self, name: PChannelName, log: PlacedLog, place: str) -> None:
+        """End without a log of no use, which cannot be emptied."""
+        text = f"messages may be left in {shown(place)}: {self._known[name].trouble}"
+        notes.warning(text, pchannel=name)
+        await self._end(name, log)
 
     async def _end(self, name: PChannelName, log: PlacedLog) -> None:
         await log.forget_retired()
@@ -330,12 +340,12 @@ class ChannelSwitch:
                     name, placed.term, self._switch.stage, lambda it: failed(it, text)
                 )
 
-    def _is_long_away(self, name: PChannelName) -> bool:
-        """Whether a Kafka that nobody needs any more has not answered for so long."""
+    def _is_long_away(self, name: PChannelName, place: str, s_max: float) -> bool:
+        """Whether a Kafka that nobody needs any more has not done its part for so long."""
         began_s = self._at_s.setdefault(("drop", name), self._now_s())
         waited_s = self._now_s() - began_s
-        failed_long = bool(self._known[name].trouble) and waited_s > AWAY_S_MAX
-        return failed_long and self._switch.source != SEGMENTED
+        failed_long = bool(self._known[name].trouble) and waited_s > s_max
+        return failed_long and place != SEGMENTED
 
     def _is_due(self, what: str, name: PChannelName, after_s: float) -> bool:
         """Whether so much time has passed since this was due last; the first time it is."""

@@ -135,8 +135,8 @@ class KafkaLog:
 
     async def discard(self) -> None:
         """The topic stays, empty: who deletes it would delete that of a newer owner, too."""
-        bounds = self.bounds()
-        await self.begin_anew(bounds.next_id, bounds.last_tick)
+        self._refuse_closed()
+        await self._write(self._writer.discard)
 
     async def close(self) -> None:
         if self._closed:

@@ -1,6 +1,7 @@
 """Appends groups to a topic, and knows whether it still owns it. One thread at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -69,6 +70,7 @@ class KafkaWriter:
         self._wrote = wrote
         self._final: WalError | None = None
         self._begins_at = 0
+        self._discarded = False
         self.view = view
         self.counted = WriterCounts()
 
@@ -123,6 +125,17 @@ class KafkaWriter:
         """See `ports.log_copies`."""
         self._refuse_final()
         self._store_state(emptied_view(first_id, removed_tick))
+        with suppress(WalError):
+            # The state counts without it, and the next `truncate` or `discard` tries again.
+            self._give_back_prefix(self.view.needed_from)
+
+    def discard(self) -> None:
+        """See `ports.log_copies`. After a failure it may be tried again."""
+        self._refuse_final()
+        if not self._discarded:
+            # Once: a state for each try would fill the topic that is to be emptied.
+            self._store_state(emptied_view(self.view.next_id, self.view.last_tick))
+            self._discarded = True
         self._give_back_prefix(self.view.needed_from)
 
     def seal(self) -> None:

@@ -8,6 +8,7 @@ from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.retention.policy import Retention
 from broker.ports.wal import OutOfRange
 from broker.wal.kafka.kafka_log import OpenedTopic
+from broker.wal.kafka.partition import Unavailable
 from tests.broker.wal.kafka.test_topic_log import SMALL, filled, topics_of
 from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
 from tests.broker.wal.some_records import group
@@ -97,3 +98,21 @@ def opened_again() -> tuple[OpenedTopic, Callable[[MessageId], None]]:
     before.writer.append(group(13, 4, messages=3))
     opened = wal.open_now(CHANNEL, 2)
     return opened, due.append
+
+
+async def test_what_kafka_did_not_delete_when_a_copy_began_retention_deletes_later() -> None:
+    failures = ["once"]
+
+    def step(what: str) -> None:
+        if what == "delete" and failures:
+            failures.pop()
+            raise Unavailable("Kafka does not answer")
+
+    wal = MemoryTopics(SMALL, step=step)
+    topic = await filled(wal)
+    log = await wal.open(CHANNEL, Term(2))
+    await log.begin_anew(MessageId(1), TimeTick(0))
+    assert (log.bounds().size_bytes, topic.low, failures) == (0, 0, [])
+    await log.truncate(MessageId(1), Retention(), 0)
+    assert topic.low == topic.high - 1, "the state alone"
+    await log.close()
