@@ -212,10 +212,14 @@ class ChannelSwitch:
         """
         # On a thread: a client library may have to be loaded.
         driver = await anyio.to_thread.run_sync(self._drivers.at, place)
+        stage = self._switch.stage
+        removes = stage in (AlterStage.DROPPING, AlterStage.ABORTING)
+        goes_on = self._known[name].begun and not removes
         if not log.spent:
             log.spent = True
             try:
-                opened = await driver.open(name, log.term)
+                opening = driver.open if goes_on else driver.open_anew
+                opened = await opening(name, log.term)
             except Unsuitable:
                 log.spent = False  # refused before anything was claimed
                 raise

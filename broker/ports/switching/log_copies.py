@@ -38,3 +38,10 @@ class CopyingWal(Wal, Protocol):
     """Opens such logs."""
 
     async def open(self, channel: PChannelName, term: Term) -> CopyTarget: ...
+
+    async def open_anew(self, channel: PChannelName, term: Term) -> CopyTarget:
+        """`open` for who begins a copy, or discards the log: what it holds is of no use.
+
+        It may be gone afterwards. So damage in segment files is no error: none is read.
+        """
+        ...

@@ -103,6 +103,10 @@ class KafkaWal:
         self._told(channel, None)
         return KafkaLog(opened, worker, partial(self._told, channel))
 
+    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
+        """See `ports.switching.log_copies`. It is read all the same: it says whose the topic is."""
+        return await self.open(channel, term)
+
     async def why_unwritable(self, channel: PChannelName) -> str:
         return await to_thread.run_sync(self._why_unwritable, channel)
 

@@ -12,6 +12,7 @@ from broker.model.ids import PChannelName, Term
 from broker.ports.files import Files
 from broker.ports.wal import Corrupt, WriterFailed
 from broker.wal.segmented.claims import Claim
+from broker.wal.segmented.emptying import remove_messages
 from broker.wal.segmented.log import SegmentedLog
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.preallocation import Preallocator
@@ -71,8 +72,15 @@ class SegmentedWal:
         return "rocksmq"
 
     async def open(self, channel: PChannelName, term: Term) -> SegmentedLog:
+        return await self._opened(channel, partial(self.open_now, channel, term))
+
+    async def open_anew(self, channel: PChannelName, term: Term) -> SegmentedLog:
+        """See `ports.switching.log_copies`."""
+        return await self._opened(channel, partial(self.open_now, channel, term, anew=True))
+
+    async def _opened(self, channel: PChannelName, opening: Callable[[], Opened]) -> SegmentedLog:
         worker = Worker(f"wal-{channel}")
-        opened = await worker.run_to_open(partial(self.open_now, channel, term), Opened.close)
+        opened = await worker.run_to_open(opening, Opened.close)
         return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
 
     def warnings(self) -> Sequence[str]:
@@ -81,8 +89,8 @@ class SegmentedWal:
     async def why_unwritable(self, channel: PChannelName) -> str:
         return await to_thread.run_sync(self._probe)
 
-    def open_now(self, channel: PChannelName, term: Term) -> Opened:
-        """`open`, synchronous."""
+    def open_now(self, channel: PChannelName, term: Term, *, anew: bool = False) -> Opened:
+        """`open`, or `open_anew`, synchronous."""
         place = LogPlace(
             self._files, _folder(channel), self._settings, self._background, self._salt
         )
@@ -92,6 +100,8 @@ class SegmentedWal:
         except OSError as failure:
             raise WriterFailed(f"{channel}: {failure}") from failure
         try:
+            if anew:
+                remove_messages(self._files, place.folder, claim)
             return self._recover(place, claim)
         except OSError as failure:
             verdict = claim.verdict(failure)

@@ -157,6 +157,9 @@ class MemoryTopics:
             lambda failure: self.told.update({channel: failure}),
         )
 
+    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
+        return await self.open(channel, term)
+
     def warnings(self) -> Sequence[str]:
         return [str(it) for it in self.told.values() if it is not None]
 
