@@ -28,6 +28,7 @@ from broker.core.cluster.wal_alter import (
     ended,
     failed,
     shown,
+    spoiled,
     switched,
     task_of,
 )
@@ -35,8 +36,17 @@ from broker.model.ids import MessageId, PChannelName
 from broker.ports.meta import MetaError
 from broker.ports.switching.log_copies import CopyTarget
 from broker.ports.switching.log_switch import AtRest
-from broker.ports.wal import Fenced, Log, LogClosed, Unsuitable, WalError, WriterFailed
-from broker.wal.alter.log_copy import CLOSE_BYTES, LogCopy
+from broker.ports.wal import (
+    Corrupt,
+    Fenced,
+    Log,
+    LogClosed,
+    UnknownFormat,
+    Unsuitable,
+    WalError,
+    WriterFailed,
+)
+from broker.wal.alter.log_copy import CLOSE_BYTES, CopyDiffers, LogCopy
 from broker.wal.alter.placed_log import PlacedLog
 
 STEP_S: Final = 0.2
@@ -90,6 +100,8 @@ class ChannelSwitch:
         self._at_s: dict[tuple[str, PChannelName], float] = {}
         self._renewals: Counter[PChannelName] = Counter()
         """Restarts for the place that could not be opened since."""
+        self._spoils: Counter[PChannelName] = Counter()
+        """Copies that were found to differ, in this switch."""
 
     async def look(self) -> bool:
         self._stepped.clear()
@@ -101,6 +113,7 @@ class ChannelSwitch:
         if before is None or before.number != self._alter.number:
             # What an earlier switch met says nothing about the target of this one.
             self._renewals.clear()
+            self._spoils.clear()
             self._at_s = {}
         if before is None or before.stage is not self._alter.stage:
             notes.info(
@@ -188,13 +201,21 @@ class ChannelSwitch:
         """The copy that is under way, or a new one; None: not before the next term."""
         channel, copy = self._known[name], log.copy
         if copy is None:
-            target = await self._opened(name, log, self._switch.target, at_rest)
+            try:
+                target = await self._opened(name, log, self._switch.target, at_rest)
+            except (Corrupt, UnknownFormat) as damage:
+                if not channel.begun:
+                    raise  # it is no copy yet
+                found = f"it cannot be opened: {damage}"
+                raise CopyDiffers(channel.checked_id, found) from damage
             if target is None:
                 return None
             copy = LogCopy(log.driver, target, channel.checked_id)
             log.copy = copy  # before the next await: whoever closes the log closes the copy
         # Each time: to begin may have failed half way, or not have been recorded.
         if not channel.begun or not copy.fits:
+            if self._spoils[name] and not self._is_due("begin", name, self._spoil_pause_s(name)):
+                return None
             await copy.begin()
             first_id = copy.checked_id
             self._known[name] = await self._places.change(
@@ -336,13 +357,22 @@ class ChannelSwitch:
             return
         if isinstance(error, Fenced | WriterFailed):
             await placed.abandon()
-        text = str(error)
+        text, record = str(error), failed
+        if isinstance(error, CopyDiffers):
+            # Only copies of pchannels that have not switched are compared: the log has it all.
+            record = spoiled
+            self._spoils[name] += 1
+            self._at_s["begin", name] = self._now_s()
         if self._known[name].trouble != text:
             notes.warning("cannot go on with the switch of the log", pchannel=name, why=text)
             with suppress(Overtaken):
                 self._known[name] = await self._places.change(
-                    name, placed.term, self._switch.stage, lambda it: failed(it, text)
+                    name, placed.term, self._switch.stage, lambda it: record(it, text)
                 )
+
+    def _spoil_pause_s(self, name: PChannelName) -> float:
+        """Before a copy is begun anew: what spoiled it may do so again."""
+        return min(RENEW_S * 2.0 ** (self._spoils[name] - 1), RENEW_S_MAX)
 
     def _is_long_away(self, name: PChannelName, place: str, s_max: float) -> bool:
         """Whether a Kafka that nobody needs any more has not done its part for so long."""

@@ -238,6 +238,13 @@ def failed(channel: ChannelAlter, trouble: str) -> ChannelAlter:
     return replace(channel, trouble=trouble)
 
 
+def spoiled(channel: ChannelAlter, trouble: str) -> ChannelAlter:
+    """With a copy that is not what the log holds: it is to be begun anew."""
+    # From its switch on it is the log.
+    assert not channel.switched, channel
+    return replace(channel, begun=False, close=False, trouble=trouble)
+
+
 def prefix_of(place: str) -> str:
     """What tells two places apart: of a Kafka the prefix of its topics, not the servers to ask."""
     return place.partition("://")[2].partition("?")[0].partition("/")[2]

@@ -6,7 +6,7 @@ from typing import Final
 from broker.model.ids import MessageId
 from broker.model.record import Record
 from broker.ports.switching.log_copies import CopyTarget
-from broker.ports.wal import Log, WalError
+from broker.ports.wal import Corrupt, Log, OutOfRange, WalError
 
 PORTION_BYTES: Final = 1 << 20
 CLOSE_BYTES: Final = 1 << 20
@@ -15,12 +15,12 @@ REST_STEPS_MAX: Final = 16
 
 
 class CopyDiffers(WalError):
-    """The copy does not hold what the source holds."""
+    """The copy does not hold what the source holds, or cannot be read back."""
 
     def __init__(self, at: int, found: str) -> None:
         super().__init__(
-            f"the copy differs from the log at message {at}: {found}; the log itself is as it was:"
-            " end the switch with `tidemark wal abort`, and begin it again"
+            f"the copy differs from the log at message {at}: {found}; the log itself is as it was,"
+            " and the copy is begun anew by itself"
         )
         self.at = at
 
@@ -106,7 +106,10 @@ class LogCopy:
         until = wanted[-1].next_id if wanted else end
         at, found = self.checked_id, list[Record]()
         while at < until:
-            portion = _below(await self.target.read(at, PORTION_BYTES), until)
+            try:
+                portion = _below(await self.target.read(at, PORTION_BYTES), until)
+            except (Corrupt, OutOfRange) as damage:
+                raise CopyDiffers(at, f"it cannot be read back: {damage}") from damage
             found += portion
             at = portion[-1].next_id if portion else until
         if found != wanted:

@@ -1,11 +1,19 @@
 """What once kept a switch, or its abort, from ever ending."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
-from broker.app.switching.channel_switch import ABORT_S_MAX
+from broker.app.switching.channel_switch import ABORT_S_MAX, RENEW_S
 from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
+from broker.model.ids import MessageId, TimeTick
+from broker.model.record import Record
+from broker.ports.wal import Corrupt
+from broker.wal.kafka.kafka_log import KafkaLog
 from broker.wal.kafka.partition import Unavailable
+from broker.wal.segmented.log import SegmentedLog
 from broker.wal.segmented.segment import SegmentName
 from tests.broker.app.switching.test_channel_switch import filled
 from tests.broker.app.switching.wal_world import KAFKA, NAMES, Process, World
@@ -109,3 +117,84 @@ async def test_a_log_that_was_switched_from_is_removed_although_it_does_not_open
         assert (await process.until_ended()).stage is AlterStage.DONE
         assert not any(it.endswith(".log") for it in world.files.names)
         await process.check()
+
+
+async def copied_until(process: Process, stage: AlterStage) -> None:
+    """Until all is in the target, and the switch is in this stage; then the log goes on."""
+    for _ in range(100):
+        await process.steps()
+        progress = await process.places.progress()
+        if all(progress.channels[it].close for it in NAMES):
+            break
+    if stage is AlterStage.SWITCHING:
+        assert await process.places.advance()
+    alter = await process.places.alter()
+    assert alter is not None
+    assert alter.stage is stage
+    for name in NAMES:
+        await process.append(name)
+
+
+@pytest.mark.parametrize("stage", [AlterStage.COPYING, AlterStage.SWITCHING])
+async def test_a_copy_that_does_not_open_any_more_is_begun_anew(stage: AlterStage) -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        await copied_until(process, stage)
+    damage_headers(world)
+    async with world.process() as process:
+        await process.start()
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        await process.check()
+    async with world.process() as process:
+        await process.start()
+        await process.check()
+
+
+@pytest.mark.parametrize("stage", [AlterStage.COPYING, AlterStage.SWITCHING])
+async def test_a_copy_that_differs_is_begun_anew_after_a_growing_pause(
+    stage: AlterStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await filled(KAFKA)
+    append_copies, wrong = SegmentedLog.append_copies, list[int]()
+
+    async def append_wrong(
+        log: SegmentedLog, records: Sequence[Record], until_id: MessageId, until_tick: TimeTick
+    ) -> None:
+        if len(wrong) < 6 and records:
+            wrong.append(process.looks)
+            records = [replace(records[0], vchannel="other"), *records[1:]]
+        await append_copies(log, records, until_id, until_tick)
+
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        await copied_until(process, stage)
+        monkeypatch.setattr(SegmentedLog, "append_copies", append_wrong)
+        terms = {name: it.term for name, it in process.logs.items()}
+        assert await until_ended(process, 200) is AlterStage.DONE
+        assert len(wrong) == 6
+        assert wrong[-1] - wrong[0] >= RENEW_S + 2 * RENEW_S
+        assert terms == {name: it.term for name, it in process.logs.items()}
+        await process.check()
+
+
+async def test_a_log_that_cannot_be_read_spoils_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await filled(KAFKA)
+
+    async def read(*_: object) -> Sequence[Record]:
+        raise Corrupt("some.topic", 7, "a checksum does not match")
+
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        await copied_until(process, AlterStage.SWITCHING)
+        monkeypatch.setattr(KafkaLog, "read", read)
+        for _ in range(5):
+            await process.look()
+        progress = await process.places.progress()
+        for name in NAMES:
+            channel = progress.channels[name]
+            assert channel.begun
+            assert "a checksum does not match" in channel.trouble

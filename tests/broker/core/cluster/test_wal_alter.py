@@ -26,6 +26,7 @@ from broker.core.cluster.wal_alter import (
     place_of,
     prefix_of,
     shown,
+    spoiled,
     switched,
     task_of,
 )
@@ -169,6 +170,14 @@ def test_progress_is_kept_and_a_failure_is_told_until_it_goes_on() -> None:
     mine = copied(began_copy(mine, MessageId(5)), *ids, close=True)
     assert (mine.copied_id, mine.checked_id, mine.source_id) == ids
     assert (mine.begun, mine.close, mine.trouble) == (True, True, "")
+
+
+def test_a_spoiled_copy_is_begun_anew_and_none_that_is_the_log() -> None:
+    mine = spoiled(replace(began_copy(ChannelAlter(1), MessageId(5)), close=True), "it differs")
+    assert (mine.begun, mine.close, mine.trouble) == (False, False, "it differs")
+    assert began_copy(mine, MessageId(5)).trouble == ""
+    with pytest.raises(AssertionError):
+        spoiled(switched(began_copy(mine, MessageId(5)), MessageId(9)), "it differs")
 
 
 def test_places_differ_by_the_prefix_alone() -> None:
