@@ -20,6 +20,7 @@ from broker.app.stores.kafka_storage import kafka_wal, topic_ids
 from broker.app.stores.log_record import keep_log_true
 from broker.app.stores.stored_places import StoredPlaces
 from broker.app.switching.channel_switch import ChannelSwitch
+from broker.app.switching.copy_room import why_no_room
 from broker.app.switching.founded_place import agree_with_record
 from broker.app.switching.log_drivers import LogDrivers
 from broker.app.switching.placed_wal import PlacedWal
@@ -122,7 +123,7 @@ async def log_storage(
         report = partial(_log_damage, damages)
         return stack.enter_context(kafka_wal(given, cluster_id, ids, report))
 
-    with LogDrivers(make, url_of) as drivers:
+    with LogDrivers(make, url_of, partial(why_no_room, settings, folder)) as drivers:
         # At once, so that what is missing or wrong ends the start.
         make_driver(drivers, settings.wal if alter is None else alter.place)
         wal = WatchedWal(PlacedWal(places, drivers))

@@ -180,6 +180,8 @@ class ChannelSwitch:
 
     async def _copy_some(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         """Go on with the copy for a moment; False if there is none before the next term."""
+        # First, and each time: a copy must not take the room of what serves.
+        await anyio.to_thread.run_sync(self._drivers.check_room, self._switch.target)
         await log.hold()
         copy = await self._copy_of(name, log, at_rest)
         if copy is None:
@@ -248,7 +250,10 @@ class ChannelSwitch:
             self._renewals.pop(name, None)
             return opened
         pause_s = min(RENEW_S * 2.0 ** self._renewals[name], RENEW_S_MAX)
-        if self._is_due("renew", name, pause_s) and not await driver.why_unwritable(name):
+        if not self._is_due("renew", name, pause_s):
+            return None
+        # To remove files frees the room for which an opening would wait.
+        if (removes and place == SEGMENTED) or not await driver.why_unwritable(name):
             self._renewals[name] += 1
 
             async def restart() -> None:

@@ -7,10 +7,14 @@ from typing import Protocol, Self
 
 from broker.app.process_errors import CannotStart
 from broker.ports.switching.log_copies import CopyingWal
-from broker.ports.wal import WriterFailed
+from broker.ports.wal import WalError, WriterFailed
 
 MakeDriver = Callable[[str, ExitStack], CopyingWal]
 """Makes the driver of a place; what is to be closed at the end goes to the stack. CannotStart."""
+
+
+class NoRoom(WalError):
+    """A place has too little room for a copy. Nothing was written."""
 
 
 class Markers(Protocol):
@@ -28,11 +32,16 @@ class Markers(Protocol):
 class LogDrivers:
     """A context manager; drivers are closed when the block ends.
 
-    `url_of`: how to reach a place now; `make` is given that.
+    `url_of`: how to reach a place now; `make` is given that. `no_room`: see `check_room`.
     """
 
-    def __init__(self, make: MakeDriver, url_of: Callable[[str], str] = str) -> None:
-        self._make, self._url_of = make, url_of
+    def __init__(
+        self,
+        make: MakeDriver,
+        url_of: Callable[[str], str] = str,
+        no_room: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._make, self._url_of, self._no_room = make, url_of, no_room
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._made: dict[str, CopyingWal] = {}
@@ -42,6 +51,12 @@ class LogDrivers:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def check_room(self, place: str) -> None:
+        """Raise NoRoom where nothing may be copied to a place now. Blocks its thread."""
+        why = self._no_room(place)
+        if why:
+            raise NoRoom(why)
 
     def at(self, place: str) -> CopyingWal:
         """The driver of a place; for any thread. WriterFailed where there can be none here."""

@@ -72,6 +72,7 @@ class World:
     settled: Settled = no_news
     left: int = FOR_EVER
     away: bool = False
+    no_room: str = ""
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ class World:
     async def process(self, left: int = FOR_EVER) -> AsyncIterator["Process"]:
         """A process that dies after `left` steps."""
         self.files.on_step = self.step
-        with LogDrivers(self._driver) as drivers:
+        with LogDrivers(self._driver, no_room=lambda _: self.no_room) as drivers:
             process = Process(self, drivers)
             self.left = left
             try:
