@@ -42,6 +42,6 @@ class CopyingWal(Wal, Protocol):
     async def open_anew(self, channel: PChannelName, term: Term) -> CopyTarget:
         """`open` for who begins a copy, or discards the log: what it holds is of no use.
 
-        It may be gone afterwards. So damage in segment files is no error: none is read.
+        It may be gone afterwards, and damage in it is no error where nothing of it must be read.
         """
         ...

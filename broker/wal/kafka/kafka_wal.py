@@ -83,6 +83,13 @@ class KafkaWal:
         return "rocksmq"
 
     async def open(self, channel: PChannelName, term: Term) -> KafkaLog:
+        return await self._opened(channel, term, anew=False)
+
+    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
+        """See `ports.switching.log_copies`. What says whose the topic is must be sound."""
+        return await self._opened(channel, term, anew=True)
+
+    async def _opened(self, channel: PChannelName, term: Term, *, anew: bool) -> KafkaLog:
         worker = Worker(f"wal-{channel}")
         topic = self._place.topic(channel)
         try:
@@ -93,7 +100,8 @@ class KafkaWal:
             if not known:
                 # Before anything is written to it.
                 self._topics.check_id(topic, await self._ids.remember(topic, found), found)
-            opening = partial(self._open_now, topic, takes, channel, term)
+            owner = TopicOwner(channel, term, self._cluster)
+            opening = partial(self._open_now, topic, takes, owner, anew=anew)
             opened = await worker.run_to_open(opening, lambda it: it.partition.close())
         except BaseException as error:
             worker.stop()
@@ -102,10 +110,6 @@ class KafkaWal:
             raise
         self._told(channel, None)
         return KafkaLog(opened, worker, partial(self._told, channel))
-
-    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
-        """See `ports.switching.log_copies`. It is read all the same: it says whose the topic is."""
-        return await self.open(channel, term)
 
     async def why_unwritable(self, channel: PChannelName) -> str:
         return await to_thread.run_sync(self._why_unwritable, channel)
@@ -132,17 +136,16 @@ class KafkaWal:
         except Unavailable as failure:
             raise WriterFailed(f"{channel}: {failure}") from failure
 
-    def _open_now(self, topic: str, takes: int, channel: PChannelName, term: Term) -> OpenedTopic:
+    def _open_now(self, topic: str, takes: int, owner: TopicOwner, *, anew: bool) -> OpenedTopic:
         try:
             partition = ConfluentPartition(
                 topic, self._clients.producer, self._consumers, self._fetched,
                 self._topics.delete_before, min(VALUE_BYTES_MAX, takes - KEY_AND_FRAME_BYTES),
             )  # fmt: skip
         except Unavailable as failure:
-            raise WriterFailed(f"{channel}: {failure}") from failure
+            raise WriterFailed(f"{owner.channel}: {failure}") from failure
         try:
-            owner = TopicOwner(channel, term, self._cluster)
-            return opened_topic(partition, owner, self._sizes, self._on_damage)
+            return opened_topic(partition, owner, self._sizes, self._on_damage, anew=anew)
         except BaseException:
             partition.close()
             raise
@@ -166,12 +169,17 @@ class KafkaWal:
 
 
 def opened_topic(
-    partition: Partition, owner: TopicOwner, sizes: KafkaSizes, on_damage: OnDamage
+    partition: Partition,
+    owner: TopicOwner,
+    sizes: KafkaSizes,
+    on_damage: OnDamage,
+    *,
+    anew: bool = False,
 ) -> OpenedTopic:
-    """Own a topic at a term; blocks its thread. Raises as `ports.wal.Wal.open`."""
+    """Own a topic at a term; blocks its thread. See `open_topic`."""
     scan = TopicScan(partition, on_damage)
     search = OffsetSearch(scan, sizes.index_spacing_bytes)
-    writer = open_topic(scan, owner, sizes.segment_bytes, search.wrote)
+    writer = open_topic(scan, owner, sizes.segment_bytes, search.wrote, anew=anew)
     reader = KafkaReader(owner.channel, scan, search, lambda: writer.view, writer.check_owner)
     return OpenedTopic(owner.channel, writer, reader, search, partition)
 

@@ -28,9 +28,14 @@ _LOOKS_MAX: Final = 8
 
 
 def open_topic(
-    scan: TopicScan, owner: TopicOwner, segment_bytes: int, wrote: Callable[[Entry], None]
+    scan: TopicScan,
+    owner: TopicOwner,
+    segment_bytes: int,
+    wrote: Callable[[Entry], None],
+    *,
+    anew: bool = False,
 ) -> KafkaWriter:
-    """Own the topic at a term. Raises as `ports.wal.Wal.open`."""
+    """Own the topic at a term. `anew`: as an empty log. Raises as `ports.wal.Wal.open`."""
     channel = owner.channel
     try:
         high, tail = _again(lambda: _first_look(scan, owner))
@@ -39,7 +44,7 @@ def open_topic(
             raise WriterFailed(f"{channel}: topic {scan.topic} was made anew while it was opened")
         # In most cases nobody wrote since the first look, and there is nothing to look at again.
         known = tail if claim == high else None
-        low, view = _again(lambda: _second_look(scan, owner, claim, known))
+        low, view = _again(lambda: _second_look(scan, owner, claim, known, anew=anew))
         writer = KafkaWriter(scan, owner, claim, view, segment_bytes, wrote)
         writer.begin(low)
     except (Unavailable, OffsetGone) as failure:
@@ -63,9 +68,9 @@ def _first_look(scan: TopicScan, owner: TopicOwner) -> tuple[int, TopicTail]:
 
 
 def _second_look(
-    scan: TopicScan, owner: TopicOwner, claim: int, known: TopicTail | None
+    scan: TopicScan, owner: TopicOwner, claim: int, known: TopicTail | None, *, anew: bool
 ) -> tuple[int, TopicView]:
-    """The begin of the topic, and what the log holds before the claim."""
+    """The begin of the topic, and what the log holds before the claim; `anew`: nothing."""
     low, high = scan.partition.ends()
     newer = scan.newer_term(owner.term, low, high) if low > claim else 0
     if newer:
@@ -74,7 +79,7 @@ def _second_look(
     tail = known or scan.tail(low, claim)
     # The term alone: Unsuitable says that nothing was claimed.
     _refuse_term(owner, tail)
-    return low, _view(scan, tail, low)
+    return low, empty_view() if anew else _view(scan, tail, low)
 
 
 def _again(look: Callable[[], T]) -> T:

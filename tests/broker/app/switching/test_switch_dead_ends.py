@@ -198,3 +198,21 @@ async def test_a_log_that_cannot_be_read_spoils_no_copy(monkeypatch: pytest.Monk
             channel = progress.channels[name]
             assert channel.begun
             assert "a checksum does not match" in channel.trouble
+
+
+@pytest.mark.parametrize("stage", [AlterStage.COPYING, AlterStage.SWITCHING])
+async def test_a_copy_in_a_topic_that_was_trimmed_by_hand_is_begun_anew(stage: AlterStage) -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await copied_until(process, stage)
+    for topic in world.topics.values():
+        topic.drop_before(topic.low + 4)
+    async with world.process() as process:
+        await process.start()
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        await process.check()
+    async with world.process() as process:
+        await process.start()
+        await process.check()

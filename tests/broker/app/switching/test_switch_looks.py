@@ -8,9 +8,8 @@ from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
 from broker.ports.meta import MetaError
 from broker.ports.wal import Unsuitable
 from tests.broker.app.switching.test_channel_switch import filled
-from tests.broker.app.switching.test_switch_that_fails import RETENTION_CHANGED, refusing
+from tests.broker.app.switching.test_switch_that_fails import RETENTION_CHANGED, refuse_openings
 from tests.broker.app.switching.wal_world import KAFKA, NAMES
-from tests.broker.wal.kafka.topic_in_memory import MemoryTopics
 
 
 async def test_the_end_of_a_switch_is_told_again_until_that_succeeds() -> None:
@@ -43,7 +42,7 @@ async def test_the_trouble_of_a_pchannel_that_has_left_is_told_by_its_owner_alon
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refusing(Unsuitable(RETENTION_CHANGED)))
+    refuse_openings(monkeypatch, Unsuitable(RETENTION_CHANGED))
     async with world.process() as one, world.process() as other:
         await one.start()
         await one.begin(KAFKA)

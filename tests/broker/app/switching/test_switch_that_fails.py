@@ -58,6 +58,11 @@ def refusing(error: Exception) -> Callable[[MemoryTopics, str, int], Awaitable[N
     return refuse
 
 
+def refuse_openings(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    for opening in ("open", "open_anew"):
+        patch.setattr(MemoryTopics, opening, refusing(error))
+
+
 async def step(process: Process, name: PChannelName) -> bool:
     """What the WalSwitcher of a node does for one of its pchannels."""
     try:
@@ -259,7 +264,7 @@ async def test_a_target_that_refuses_for_good_restarts_pchannels_seldom_or_not_a
     monkeypatch: pytest.MonkeyPatch, refusal: Exception, restarts_max: int
 ) -> None:
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refusing(refusal))
+    refuse_openings(monkeypatch, refusal)
     async with world.process() as process:
         await process.start()
         await process.begin(KAFKA)
@@ -275,7 +280,7 @@ async def test_an_abort_ends_and_lets_go_of_the_logs_whatever_the_target_refuses
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refusing(Unsuitable(RETENTION_CHANGED)))
+    refuse_openings(monkeypatch, Unsuitable(RETENTION_CHANGED))
     async with world.process() as process:
         await process.start()
         await process.begin(KAFKA)
@@ -293,7 +298,7 @@ async def test_what_an_earlier_switch_met_delays_no_later_one(
     async with world.process() as process:
         await process.start()
         with monkeypatch.context() as patched:
-            patched.setattr(MemoryTopics, "open", refusing(NotStored("this user may not write")))
+            refuse_openings(patched, NotStored("this user may not write"))
             await process.begin(KAFKA)
             for _ in range(int(RENEW_S_MAX)):  # a second each
                 await process.look()
@@ -333,7 +338,7 @@ async def test_nothing_follows_soon_while_the_target_cannot_be_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = await filled(SEGMENTED)
-    monkeypatch.setattr(MemoryTopics, "open", refusing(WriterFailed("no answer of Kafka")))
+    refuse_openings(monkeypatch, WriterFailed("no answer of Kafka"))
     monkeypatch.setattr(MemoryTopics, "why_unwritable", away)
     async with world.process() as process:
         await process.start()

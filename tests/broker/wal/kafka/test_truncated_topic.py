@@ -6,7 +6,7 @@ import pytest
 
 from broker.model.ids import MessageId, PChannelName, Term, TimeTick
 from broker.model.retention.policy import Retention
-from broker.ports.wal import OutOfRange
+from broker.ports.wal import Corrupt, Fenced, OutOfRange, Unsuitable
 from broker.wal.kafka.kafka_log import OpenedTopic
 from broker.wal.kafka.partition import Unavailable
 from tests.broker.wal.kafka.test_topic_log import SMALL, filled, topics_of
@@ -116,3 +116,26 @@ async def test_what_kafka_did_not_delete_when_a_copy_began_retention_deletes_lat
     await log.truncate(MessageId(1), Retention(), 0)
     assert topic.low == topic.high - 1, "the state alone"
     await log.close()
+
+
+async def test_a_topic_trimmed_by_hand_is_opened_by_who_needs_nothing_of_it() -> None:
+    wal = topics_of()
+    topic = await filled(wal)
+    topic.drop_before(10)
+    with pytest.raises(Corrupt):
+        await wal.open(CHANNEL, Term(2))
+    with pytest.raises(Unsuitable, match="belongs to cluster"):
+        await topics_of(cluster="other", of=wal).open_anew(CHANNEL, Term(9))
+    with pytest.raises(Fenced):
+        await wal.open_anew(CHANNEL, Term(1))
+    log = await wal.open_anew(CHANNEL, Term(3))
+    bounds = log.bounds()
+    assert (bounds.first_id, bounds.next_id) == (1, 1)
+    await log.begin_anew(MessageId(40), TimeTick(7))
+    copies = group(40, 3)
+    await log.append_copies(copies, copies[-1].next_id, copies[-1].last_tick)
+    assert await read_all(log) == copies
+    await log.close()
+    again = await wal.open(CHANNEL, Term(4))
+    assert await read_all(again) == copies
+    await again.close()

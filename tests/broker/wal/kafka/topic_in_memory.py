@@ -143,22 +143,25 @@ class MemoryTopics:
     def name(self) -> str:
         return "rocksmq"
 
-    def open_now(self, channel: str, term: int) -> OpenedTopic:
+    def open_now(self, channel: str, term: int, *, anew: bool = False) -> OpenedTopic:
         """Open a log without its thread."""
         kept = self.topics.setdefault(channel, MemoryTopic())
         partition = MemoryPartition(kept, self._step, self._value_bytes_max, self.fetched)
         owner = TopicOwner(channel, Term(term), self._cluster)
-        return opened_topic(partition, owner, self._sizes, self._on_damage)
+        return opened_topic(partition, owner, self._sizes, self._on_damage, anew=anew)
 
     async def open(self, channel: PChannelName, term: Term) -> KafkaLog:
+        return self._log(channel, self.open_now(channel, term))
+
+    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
+        return self._log(channel, self.open_now(channel, term, anew=True))
+
+    def _log(self, channel: PChannelName, opened: OpenedTopic) -> KafkaLog:
         return KafkaLog(
-            self.open_now(channel, term),
+            opened,
             Worker(f"wal-{channel}"),
             lambda failure: self.told.update({channel: failure}),
         )
-
-    async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
-        return await self.open(channel, term)
 
     def warnings(self) -> Sequence[str]:
         return [str(it) for it in self.told.values() if it is not None]
