@@ -105,12 +105,14 @@ class Writers:
         """End the writes of an open outcome: what has not taken effect by now, never will."""
         if not self._open:
             return
-        async with self._turn() as until_s:
+        failed: list[MetaError] = []
+        async with self._turn(), anyio.create_task_group() as deleting:
+            # At once: one after the other, a slow etcd would take longer than those behind wait.
+            # They are about PLACES at most. Not in a transaction: a full database would refuse it.
             for key in tuple(self._open):
-                request = DeleteRangeRequest(key=key)
-                # Not in a transaction: a full database would refuse that.
-                await self._call(DELETE_RANGE, request, DeleteRangeResponse, until_s)
-                self._open.remove(key)
+                deleting.start_soon(self._delete, key, failed)
+        if failed:
+            raise failed[0]
 
     def forget(self, lease: int) -> None:
         """Use the places of this lease no more: they are gone."""
@@ -128,32 +130,33 @@ class Writers:
             pass  # the lease ends by itself
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[float]:
-        """One caller at a time asks etcd here, until the time that it gets. Raises MetaError.
+    async def _turn(self) -> AsyncIterator[None]:
+        """One caller at a time asks etcd here. Raises MetaError.
 
         When etcd does not answer one of them, those who wait fail with it: in turn, each of them
-        would wait for as long again. Otherwise each looks at what is left to do.
+        would wait for as long again. Otherwise each looks at what is left to do, and has the time
+        of a call for it, however late its turn is: a call with less would fail those who wait
+        although etcd answers.
         """
         call_s, failures = self._members.call_s, self._failures
-        until_s = anyio.current_time() + call_s
         try:
             with anyio.fail_after(call_s):
                 await self._lock.acquire()
         except TimeoutError:
-            cause = f"no answer from {self._members.place} for {call_s:g} s"
-            raise MetaError(f"{cause}; another call of this process waits for it, too") from None
+            cause = f"no answer from {self._members.place} for this call within {call_s:g} s"
+            raise MetaError(f"{cause}: others of this process still wait for theirs") from None
         try:
             if self._failures != failures:
                 raise MetaError(self._failure)
-            yield until_s
+            yield
         finally:
             self._lock.release()
 
     async def _taken(self) -> WritePlace:
-        async with self._turn() as until_s:
+        async with self._turn():
             age_s = anyio.current_time() - self._made_s
             if not self._free or age_s > RENEW_S or self._left < LEFT_MIN:
-                await self._make(until_s)
+                await self._make()
             return self._free.pop()
 
     def _give_back(self, place: WritePlace) -> None:
@@ -163,23 +166,29 @@ class Writers:
         elif place.lease == self._lease:
             self._free.append(place)
 
-    async def _make(self, until_s: float) -> None:
+    async def _make(self) -> None:
         """New places under a new lease, which only then replace the old ones."""
         made_s = anyio.current_time()  # before it is granted: no later than etcd's clock begins
-        lease = LeaseGrantRequest(ttl=LEASE_S)
-        granted = await self._call(LEASE_GRANT, lease, LeaseGrantResponse, until_s)
+        granted = await self._call(LEASE_GRANT, LeaseGrantRequest(ttl=LEASE_S), LeaseGrantResponse)
         keys = [self._keys.writer(granted.id, number) for number in range(PLACES)]
         puts = [PutRequest(key=key, lease=granted.id) for key in keys]
         request = TxnRequest(success=[RequestOp(request_put=put) for put in puts])
-        made = await self._call(TXN, request, TxnResponse, until_s)
+        made = await self._call(TXN, request, TxnResponse)
         revision = made.header.revision if made.header is not None else 0
         self._free = [WritePlace(key, revision, granted.id) for key in keys]
         self._lease, self._left, self._made_s = granted.id, PLACES, made_s
 
-    async def _call(self, path: str, request: WireMessage, answer: type[A], until_s: float) -> A:
-        call_s = max(0.0, until_s - anyio.current_time())
+    async def _delete(self, key: bytes, failed: list[MetaError]) -> None:
         try:
-            return await self._members.call(path, request, answer, call_s=call_s)
+            await self._call(DELETE_RANGE, DeleteRangeRequest(key=key), DeleteRangeResponse)
+        except MetaError as error:
+            failed.append(error)
+        else:
+            self._open.remove(key)
+
+    async def _call(self, path: str, request: WireMessage, answer: type[A]) -> A:
+        try:
+            return await self._members.call(path, request, answer)
         except Unanswered as failure:
             self._failures, self._failure = self._failures + 1, str(failure)
             raise MetaError(self._failure) from failure

@@ -22,6 +22,7 @@ class LossyMember(Member):
 
     "before": it never reaches etcd. "after": it does, and the answer is lost. "late": it reaches
     etcd when the test awaits it, from `late`. While `away` is true no call reaches etcd at all.
+    `takes_s` says how long a call of this path takes; longer than its deadline is no answer.
     """
 
     def __init__(self, member: Member, fails: Callable[[], str]) -> None:
@@ -30,6 +31,7 @@ class LossyMember(Member):
         self.fails = fails
         self.late: list[Late] = []
         self.away = False
+        self.takes_s: Callable[[str], float] = lambda _: 0.0
         self.answered: Callable[[str], Awaitable[None]] = _nothing
         """Awaited with the path of a call, before its answer is passed on."""
 
@@ -39,6 +41,10 @@ class LossyMember(Member):
         if self.away:
             await anyio.sleep(deadline_s)
             raise Unanswered("etcd is away")
+        if takes_s := self.takes_s(path):
+            await anyio.sleep(min(takes_s, deadline_s))
+            if takes_s > deadline_s:
+                raise Unanswered("etcd is slow")
         how = self.fails() if path.endswith("/Txn") else ""
 
         def deliver(within_s: float) -> Awaitable[A]:

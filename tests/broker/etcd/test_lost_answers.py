@@ -9,6 +9,7 @@ import pytest
 
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.place import etcd_place
+from broker.etcd.requests import DELETE_RANGE
 from broker.etcd.write_places import LEFT_MIN, PLACES, RENEW_S
 from broker.ports.meta import Conflict, MetaError, WriteUnconfirmed
 from tests.broker.etcd.lossy_member import LossyMember, lossy
@@ -205,6 +206,76 @@ async def test_all_writes_that_need_new_places_fail_together_while_etcd_is_away(
         assert took_s < 2 * AWAY_S
         member.away = False
         await store.write({"a": b"2"})
+
+
+SLOW_S = 1.0
+"""Of a call to an etcd that is slow."""
+
+
+async def with_lost_writes(store: EtcdMetaStore, count: int) -> LossyMember:
+    """The member of a store of which so many writes were lost; etcd is back, and may be slow."""
+    await store.write({"a": b"0"})
+    member = lossy(store)
+    member.away, store._members.call_s = True, AWAY_S
+    lost = [lambda: store.write({"a": b"1"})] * count
+    assert (await failures_of(lost))[0] == count
+    assert len(store._writers._open) == count
+    member.away, store._members.call_s = False, SLOW_S
+    return member
+
+
+async def test_no_read_fails_behind_many_lost_writes_of_an_etcd_that_is_slow_but_answers(
+    etcd: EtcdServer,
+) -> None:
+    async with await opened(etcd) as store:
+        member = await with_lost_writes(store, 8)
+        member.takes_s = lambda path: 0.3 * SLOW_S if path == DELETE_RANGE else 0.0
+        assert (await failures_of([lambda: store.get("a")] * 5))[0] == 0
+        assert store._writers._open == []
+
+
+async def test_a_call_whose_turn_comes_late_has_the_whole_time_of_a_call(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        member = await with_lost_writes(store, 1)
+        asked: list[str] = []
+
+        def takes_s(path: str) -> float:
+            if path != DELETE_RANGE:
+                return 0.0
+            if not asked:  # another write is lost while this turn lasts
+                store._writers._open.append(b"lost later")
+            asked.append(path)
+            return 0.6 * SLOW_S
+
+        member.takes_s = takes_s
+        assert (await failures_of([lambda: store.get("a")] * 2))[0] == 0
+        assert (len(asked), store._writers._open) == (2, [])
+
+
+async def test_a_call_that_gets_no_turn_says_what_it_waits_for(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        await with_lost_writes(store, 1)
+        store._members.call_s = AWAY_S
+        text = r"no answer from etcd://.* for this call within 0\.5 s: others of this process"
+
+        async def behind() -> None:
+            with pytest.raises(MetaError, match=text):
+                await store.get("a")
+
+        async with store._writers._lock, anyio.create_task_group() as waiting:
+            waiting.start_soon(behind)
+        await store.get("a")
+
+
+async def test_each_request_for_new_places_has_the_whole_time_of_a_call(etcd: EtcdServer) -> None:
+    async with await opened(etcd) as store:
+        await store.write({"a": b"0"})
+        lease = store._writers._lease
+        store._writers._made_s -= 2 * RENEW_S
+        store._members.call_s = SLOW_S
+        lossy(store).takes_s = lambda _: 0.6 * SLOW_S
+        await store.write({"a": b"1"})
+        assert store._writers._lease != lease
 
 
 async def test_a_read_that_is_cancelled_while_it_decides_leaves_that_to_the_next(
