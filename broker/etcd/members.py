@@ -31,6 +31,8 @@ PAUSE_S, PAUSE_S_MAX = 0.02, 0.5
 """After all members refused at once; twice as long each time."""
 SHORT_S = 0.1
 """With less than this left behind a login, a call is not made."""
+APART_S = 30.0
+"""After so long without an answer of its own cluster, beside some of another one, a store ends."""
 LOGINS_MAX = 3
 """Of one call: a token may become stale again while other members learn of the new one."""
 
@@ -50,6 +52,19 @@ class Tries:
 
 class _OtherCluster(Unanswered):
     """The member belongs to another etcd cluster: what it did and says is of no account here."""
+
+
+@dataclass(slots=True)
+class _Apart:
+    """The answers of another cluster, from `first_s` to `last_s`, with none of the own between.
+
+    Two that are further apart than APART_S do not count together: perhaps nobody has asked.
+    """
+
+    first_s: float
+    last_s: float
+    fact: str
+    """Of the last one."""
 
 
 class Member:
@@ -133,7 +148,9 @@ class Members:
 
     An endpoint of another cluster than that of the first answer is passed over, as one that does
     not answer. StoreWentBack, from this call and all later ones, when one call finds all endpoints
-    so, and when an answer, but for that of a keepalive, is of a revision below those seen before.
+    so; when only such endpoints have answered for APART_S, as etcd is also restored because
+    members are lost; and when an answer, but for that of a keepalive, is of a revision below those
+    seen before.
     """
 
     def __init__(
@@ -151,6 +168,7 @@ class Members:
         self._login = anyio.Lock()
         self._now = 0
         self._wrong = ""
+        self._apart: _Apart | None = None
         self._closed = False
         self.cluster_id = 0
         """Of the first answer; 0 before it."""
@@ -178,6 +196,7 @@ class Members:
         while True:
             left_s = until_s - anyio.current_time()
             if left_s <= 0:
+                self._refuse_if_apart(others)
                 raise Unanswered(self._why(tries, call_s), sent=tries.unsure)
             self._check()
             at = self._now
@@ -200,6 +219,7 @@ class Members:
             if self._now == at:  # else another call has moved on already
                 self._now = (at + 1) % len(self._members)
             if attempt % len(self._members) == 0:
+                self._refuse_if_apart(others)
                 await anyio.sleep(min(pause_s, max(0.0, until_s - anyio.current_time())))
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
@@ -308,15 +328,18 @@ class Members:
             return
         self.cluster_id = self.cluster_id or header.cluster_id
         if header.cluster_id != self.cluster_id:
-            cause = (
+            fact = (
                 f"{member.address} belongs to etcd cluster {header.cluster_id:x}, and an endpoint"
-                f" asked before to {self.cluster_id:x}; name members of one cluster in {self.place}"
+                f" asked before to {self.cluster_id:x}"
             )
+            self._note_apart(fact)
+            cause = f"{fact}; name members of one cluster in {self.place}"
             if not member.strange:  # once: it is asked again whenever the others do not answer
                 log.warning("passing over an endpoint of another etcd cluster", error=cause)
             member.strange = True
             raise _OtherCluster(cause, sent=False)
         member.strange = False
+        self._apart = None
         if header.revision and header.revision < seen:
             self._wrong = (
                 f"etcd at {member.address} is at revision {header.revision} and was at {seen}: it"
@@ -326,11 +349,29 @@ class Members:
         self._check()
         self.revision = max(self.revision, header.revision)
 
+    def _note_apart(self, fact: str) -> None:
+        now_s = anyio.current_time()
+        if self._apart is None or now_s - self._apart.last_s > APART_S:
+            self._apart = _Apart(now_s, now_s, fact)
+        self._apart.last_s, self._apart.fact = now_s, fact
+
     def _refuse_if_all(self, others: set[int], failure: _OtherCluster) -> None:
         """`others`: the members that one call has found in another cluster."""
         if len(others) == len(self._members):
             cause = f"{failure}; start this process again, which then says what to do"
             raise self.refused(cause) from failure
+
+    def _refuse_if_apart(self, others: set[int]) -> None:
+        """For a call that no member has answered, after it has asked each or as many as it can."""
+        apart = self._apart
+        if not others or apart is None or apart.last_s - apart.first_s < APART_S:
+            return
+        raise self.refused(
+            f"{apart.fact}; no endpoint of cluster {self.cluster_id:x} has answered for"
+            f" {APART_S:g} s, so etcd was restored from a backup, or {self.place} names members"
+            " of two clusters: correct that, or start this process again, which then says what"
+            " to do"
+        )
 
     def _check(self) -> None:
         if self._closed:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from broker.etcd import members as module
 from broker.etcd.etcd_errors import NoSpace, StoreWentBack
 from broker.etcd.etcd_store import EtcdMetaStore
 from broker.etcd.place import etcd_place
@@ -217,6 +218,25 @@ async def test_another_etcd_cluster_at_all_endpoints_is_refused_for_good(
         with other:
             with pytest.raises(StoreWentBack, match=r"to etcd cluster .* start this process"):
                 await store.get("a")
+            with pytest.raises(StoreWentBack):
+                await store.write({"a": b"2"})
+            assert not keys_of(other)
+
+
+async def test_another_etcd_cluster_beside_a_dead_endpoint_is_refused_for_good_after_a_while(
+    etcd: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restore because members were lost: not all endpoints are there again."""
+    monkeypatch.setattr(module, "APART_S", 1.0)
+    dead = EtcdServer(tmp_path / "dead", name="dead")
+    async with await opened(etcd, dead) as store:
+        await store.write({"a": b"1"})
+        etcd.kill()
+        other = EtcdServer(tmp_path / "other", name="other")
+        other.port = etcd.port
+        with other:
+            with pytest.raises(StoreWentBack, match=r"to etcd cluster .* start this process"):
+                await store.beat()
             with pytest.raises(StoreWentBack):
                 await store.write({"a": b"2"})
             assert not keys_of(other)
