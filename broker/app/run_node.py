@@ -40,6 +40,7 @@ from broker.app.settings_in_force import SettingsInForce
 from broker.app.storage import LogStorage, disk_reserve, log_storage, metadata
 from broker.app.stores.etcd_metadata import MetadataUse
 from broker.app.stores.milvus_sessions import milvus_sessions, node_session
+from broker.app.stores.store_watch import until_unusable
 from broker.coordinator.assignment.founding import known_cluster
 from broker.coordinator.catalog.stored_row_schemas import StoredRowSchemas
 from broker.coordinator.leases.leader_records import read_leader
@@ -101,7 +102,7 @@ async def run_node(
                     parts = _NodeParts(settings, storage, address, shared, calls, identity)
                     async with running(parts, settings, bound) as broker:
                         sessions.announce(parts.milvus_session())
-                        yield broker
+                        yield replace(broker, watch=partial(until_unusable, store))
             finally:
                 calls.close()
 

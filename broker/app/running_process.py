@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,6 +66,8 @@ class Broker:
     """HOST:PORT of the socket; another than `address` when something else is advertised."""
     led: LedStore | None = None
     """The metadata store of a coordinator, as long as it leads; None for a node."""
+    watch: Callable[[], Awaitable[None]] | None = None
+    """Of a node: raises UnusableStore when the metadata store answers nothing more."""
 
     async def until_ended(self) -> None:
         """Raises the failure that ended the tree, or LeadLost when a newer coordinator leads.
@@ -91,10 +93,20 @@ class Broker:
                 failure = CannotGoOn(str(error))
             watching.cancel_scope.cancel()
 
+        async def of_store(watch: Callable[[], Awaitable[None]]) -> None:
+            nonlocal failure
+            try:
+                await watch()
+            except UnusableStore as error:
+                failure = CannotGoOn(str(error))
+                watching.cancel_scope.cancel()
+
         async with anyio.create_task_group() as watching:
             watching.start_soon(of_tree)
             if self.led is not None:
                 watching.start_soon(of_lead, self.led)
+            if self.watch is not None:
+                watching.start_soon(of_store, self.watch)
         if failure is not None:
             raise failure
 

@@ -114,13 +114,14 @@ def lost_beat(place: EtcdPlace, at: int, seen: int) -> str:
 
 def _accept_noted(place: EtcdPlace) -> str:
     return (
-        "restore a newer one, or, to go on with the older state, delete metadata.json in each data"
-        f" folder and in etcd the key {place.prefix}/tidemark/store"
+        "stop all coordinators and nodes; then restore a newer one, or, to go on with the older"
+        " state, delete metadata.json in each data folder and in etcd the key"
+        f" {place.prefix}/tidemark/store"
     )
 
 
 def _accept(place: EtcdPlace) -> str:
     return (
-        "restore a newer backup, or, to go on with this state, delete the key"
-        f" {place.prefix}/tidemark/store in etcd"
+        "stop all coordinators and nodes; then restore a newer backup, or, to go on with this"
+        f" state, delete the key {place.prefix}/tidemark/store in etcd"
     )

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +127,28 @@ async def test_a_single_broker_is_coordinator_and_node_to_milvus(
             return sessions(etcd, root) == {}
 
         await until(gone)
+
+
+@pytest.mark.parametrize("bumped", [False, True])
+async def test_coordinator_and_node_of_a_restored_etcd_end_and_say_why(
+    tmp_path: Path, bumped: bool
+) -> None:
+    with EtcdServer(tmp_path / "etcd") as own, ExitStack() as running:
+        meta = f"etcd://{own.address}/restored"
+        common = ("--data-dir", str(tmp_path / "data"), "--meta", meta, "--listen", "127.0.0.1:0")
+
+        def start(*words: str) -> RoleProcess:
+            return running.enter_context(RoleProcess(*words, *common, pchannels="1"))
+
+        coordinator = start("coordinator")
+        await coordinator.ready()
+        own.back_up()
+        node = start("node", "--node-id", "1")
+        await node.ready()
+        if bumped:
+            head = own.post("kv/range", {"key": "cGluZw=="})["header"]
+        own.restore()
+        if bumped:
+            own.raise_revision(above=int(head["revision"]))
+        await coordinator.complaint()  # the last word may be that of its witness
+        assert "restored from a backup" in await node.complaint()

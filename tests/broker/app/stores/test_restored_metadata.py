@@ -68,6 +68,7 @@ async def test_a_backup_restored_after_kill_9_is_refused_until_it_is_accepted(
     assert "p/tidemark/beat was last written at revision" in told
     # Exactly what both texts say.
     assert "delete metadata.json in each data folder and in etcd the key p/tidemark/store" in told
+    assert "stop all coordinators and nodes" in told
     host.folder.metadata_note.unlink()
     key = base64.b64encode(b"p/tidemark/store").decode()
     etcd.post("kv/deleterange", {"key": key})
