@@ -17,12 +17,14 @@ from broker.transport.tls import LOST_IN_HANDSHAKE, failed_check, is_lost
 class Unanswered(Exception):
     """No answer that says what became of the call: ask again, or ask another member.
 
-    `sent`: the call may have been carried out, or may still be.
+    `sent`: the call may have been carried out, or may still be. `by_etcd`: the member is there, and
+    says itself that it cannot tell now, as without a leader.
     """
 
-    def __init__(self, cause: str, *, sent: bool = True) -> None:
+    def __init__(self, cause: str, *, sent: bool = True, by_etcd: bool = False) -> None:
         super().__init__(cause)
         self.sent = sent
+        self.by_etcd = by_etcd
 
 
 class StaleToken(Exception):
@@ -49,6 +51,8 @@ class StoreWentBack(UnusableStore):
     """etcd is at an older state than before, or is another one: nothing is read or written."""
 
 
+_ETCD: Final = "etcdserver: "
+"""Begins what etcd says, and not what grpclib or a load balancer says in its place."""
 _STALE: Final = ("invalid auth token", "revision of auth store is old")
 _PASSING: Final = ("too many requests",)
 _ADVICE: Final = {
@@ -81,7 +85,7 @@ def told(error: Exception, address: str, deadline_s: float) -> Exception:
 
 
 def _refusal(error: GRPCError, address: str) -> Exception:
-    said = (error.message or error.status.name).removeprefix("etcdserver: ")
+    said = (error.message or error.status.name).removeprefix(_ETCD)
     cause = f"etcd at {address}: {said}"
     if error.status is Status.UNAUTHENTICATED or any(it in said for it in _STALE):
         return StaleToken(cause)
@@ -108,4 +112,4 @@ def _refusal(error: GRPCError, address: str) -> Exception:
     )
     if error.status in definite and not any(it in said for it in _PASSING):
         return EtcdRefused(cause)
-    return Unanswered(cause)
+    return Unanswered(cause, by_etcd=(error.message or "").startswith(_ETCD))

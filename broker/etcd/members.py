@@ -148,9 +148,9 @@ class Members:
 
     An endpoint of another cluster than that of the first answer is passed over, as one that does
     not answer. StoreWentBack, from this call and all later ones, when one call finds all endpoints
-    so; when only such endpoints have answered for APART_S, as etcd is also restored because
-    members are lost; and when an answer, but for that of a keepalive, is of a revision below those
-    seen before.
+    so; when only such endpoints have answered for APART_S, even with an error, as etcd is also
+    restored because members are lost; and when an answer, but for that of a keepalive, is of a
+    revision below those seen before.
     """
 
     def __init__(
@@ -209,9 +209,7 @@ class Members:
                     raise Unanswered(str(stale), sent=tries.unsure) from stale
                 continue
             except Unanswered as failure:
-                if isinstance(failure, _OtherCluster):
-                    others.add(at)
-                    self._refuse_if_all(others, failure)
+                self._note_whose(failure, at, others)
                 tries.unsure |= failure.sent
                 if str(failure) not in tries.failures:
                     tries.failures.append(str(failure))
@@ -320,7 +318,7 @@ class Members:
         try:
             found = await member.ask(path, request, AuthenticateResponse, "", deadline_s)
         except Unanswered as failure:
-            raise Unanswered(str(failure), sent=False) from failure
+            raise Unanswered(str(failure), sent=False, by_etcd=failure.by_etcd) from failure
         return found.token
 
     def _judge(self, header: ResponseHeader | None, member: Member, seen: int) -> None:
@@ -355,8 +353,13 @@ class Members:
             self._apart = _Apart(now_s, now_s, fact)
         self._apart.last_s, self._apart.fact = now_s, fact
 
-    def _refuse_if_all(self, others: set[int], failure: _OtherCluster) -> None:
-        """`others`: the members that one call has found in another cluster."""
+    def _note_whose(self, failure: Unanswered, at: int, others: set[int]) -> None:
+        """`others`: the members that one call has found in another cluster; refuse if it is all."""
+        if not isinstance(failure, _OtherCluster):
+            if failure.by_etcd and not self._members[at].strange:
+                self._apart = None  # the own cluster is there, though it cannot answer
+            return
+        others.add(at)
         if len(others) == len(self._members):
             cause = f"{failure}; start this process again, which then says what to do"
             raise self.refused(cause) from failure

@@ -1,13 +1,15 @@
-"""Endpoints that answer as of another etcd cluster, beside some that do not answer at all."""
+"""Endpoints that answer as of another etcd cluster, beside some that answer nothing, or errors."""
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
 import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
 
 from actors.testing import run_seeded
-from broker.etcd.etcd_errors import StoreWentBack, Unanswered
+from broker.etcd.etcd_errors import StoreWentBack, Unanswered, told
 from broker.etcd.members import APART_S, CALL_S, Member, Members
 from broker.etcd.place import etcd_place
 from broker.etcd.requests import RANGE
@@ -15,13 +17,18 @@ from broker.transport.codec import WireMessage
 from schemas.generated.etcdserverpb import RangeRequest, RangeResponse, ResponseHeader
 
 A = TypeVar("A", bound=WireMessage)
-OWN, OTHER, DEAD, SILENT = 1, 2, 0, -1
+OWN, OTHER, DEAD, SILENT, LEADERLESS, PROXIED = 1, 2, 0, -1, -2, -3
+ERRORS = {
+    LEADERLESS: GRPCError(Status.UNAVAILABLE, "etcdserver: no leader"),
+    # As grpclib says it of a load balancer that has nobody to ask.
+    PROXIED: GRPCError(Status.UNAVAILABLE, "Received :status = '503'"),
+}
 PAUSE_S = 10.0
 """Between two calls: as often a coordinator looks whether etcd went back."""
 
 
 class ScriptedMember(Member):
-    """Answers as of the cluster that `cluster` says, or is dead or silent."""
+    """Answers as of the cluster that `cluster` says, or with an error; or is dead or silent."""
 
     def __init__(self, name: str, cluster: Callable[[], int]) -> None:
         super().__init__(name, 1, None)
@@ -35,6 +42,8 @@ class ScriptedMember(Member):
             await anyio.sleep(deadline_s)
         if cluster in (SILENT, DEAD):
             raise Unanswered(f"{self.address} does not answer", sent=False)
+        if cluster in ERRORS:
+            raise told(ERRORS[cluster], self.address, deadline_s)
         found = RangeResponse(header=ResponseHeader(cluster_id=cluster, revision=1))
         assert isinstance(found, answer)
         return found
@@ -80,6 +89,7 @@ class World:
         (OTHER, OTHER, DEAD),
         (DEAD, SILENT, OTHER),
         (SILENT, SILENT, SILENT, OTHER, SILENT),
+        (PROXIED, OTHER),
     ],
 )
 def test_a_restored_cluster_is_refused_for_good_although_endpoints_are_dead(
@@ -156,5 +166,32 @@ def test_own_members_that_are_dead_alone_are_waited_for_without_end() -> None:
             assert not await world.answers()
         world.clusters[:] = [OWN, SILENT]
         assert await world.answers()
+
+    run_seeded(1, scenario)
+
+
+def test_own_members_that_answer_errors_beside_a_strange_endpoint_are_waited_for() -> None:
+    async def scenario() -> None:
+        world = World(OWN, OTHER, OWN)
+        assert await world.answers()
+        world.clusters[:] = [LEADERLESS, OTHER, DEAD]
+        began_s = anyio.current_time()
+        while anyio.current_time() - began_s < 2 * APART_S:
+            assert not await world.answers()
+        world.clusters[0] = OWN
+        assert await world.answers()
+
+    run_seeded(1, scenario)
+
+
+def test_errors_of_an_endpoint_found_in_another_cluster_hold_up_no_refusal() -> None:
+    async def scenario() -> None:
+        world = World(OWN, OTHER, OTHER)
+        assert await world.answers()
+        world.clusters[:] = [DEAD, OTHER, OTHER]
+        assert not await world.answers()
+        world.clusters[1] = LEADERLESS
+        took_s, _ = await world.refused()
+        assert took_s <= APART_S + 2 * (CALL_S + PAUSE_S)
 
     run_seeded(1, scenario)
