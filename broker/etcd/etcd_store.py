@@ -32,7 +32,7 @@ from broker.etcd.requests import (
     write_request,
 )
 from broker.etcd.store_beat import StoreBeat
-from broker.etcd.store_record import StoreRecord, went_back
+from broker.etcd.store_record import StoreRecord, no_record, went_back
 from broker.etcd.told_changes import ToldChanges
 from broker.etcd.write_places import WritePlace, Writers
 from broker.ports.meta import Conflict, MetaEntry, MetaError, WriteUnconfirmed
@@ -95,14 +95,14 @@ class EtcdMetaStore:
         joins: bool = False,
         call_s: float = CALL_S,
     ) -> Self:
-        """Open the store; make it when there is none below the prefix.
+        """Open the store; make it when there is none below the prefix, and none was seen before.
 
         `owner`: a token of whoever may open it. `log`: where the log is, if outside of the data
         folder. `joins`: take over the token of a store whose log is there, too. `password`: read at
         each login of the place's user. `revision`, `beaten`: the highest ones that an earlier
         opening has seen. `call_s`: the longest time for a call. Raises StoreOwned when it has
-        another owner or another log, StoreWentBack when it is older than that; MetaError. Nothing
-        stays open after an error.
+        another owner or another log, StoreWentBack when it is older than that, or not there;
+        MetaError. Nothing stays open after an error.
         """
         store = cls(Members(place, tls, password, call_s))
         try:
@@ -356,6 +356,10 @@ class EtcdMetaStore:
                     now = replace(now, owner=found.joined(log, place))
                 found.judge(now, place)
                 now = replace(now, log=log or found.log)
+            elif seen and not await self._has_beat():
+                # A stray endpoint may be the only one that answers: nothing is written there. With
+                # the beat the record alone was deleted, as the texts say to accept a backup.
+                raise no_record(place)
             if revision < seen:
                 raise went_back(place, revision, seen)
             await self._beat.beat(beaten)
@@ -369,6 +373,10 @@ class EtcdMetaStore:
                 break
         # Else each time somebody who may open it was first, so the record is as new.
         self.owner = now.owner
+
+    async def _has_beat(self) -> bool:
+        answer = await self._call(RANGE, RangeRequest(key=self._keys.beat), RangeResponse)
+        return bool(answer.kvs)
 
     def _check_open(self) -> None:
         if self._closed:

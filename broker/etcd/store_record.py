@@ -102,6 +102,16 @@ def went_back(place: EtcdPlace, revision: int, seen: int) -> StoreWentBack:
     )
 
 
+def no_record(place: EtcdPlace) -> StoreWentBack:
+    """The error for an etcd without the store that an earlier process of the folder has opened."""
+    return StoreWentBack(
+        f"{place} has no record of a store, and this data folder has been used with one there:"
+        " check the endpoints in --meta; if they are right, etcd was emptied or restored from a"
+        " backup: restore a newer one, or, to begin anew, stop all coordinators and nodes, and"
+        " delete metadata.json in each data folder"
+    )
+
+
 def lost_beat(place: EtcdPlace, at: int, seen: int) -> str:
     """Why a store is refused whose own revision is high enough, and that of its beat is not."""
     found = f"was last written at revision {at}" if at else "is not there"

@@ -111,12 +111,12 @@ async def etcd_metadata(
         with _told():
             # The settings may be those of before a switch.
             await keep_log_true(store)
+        notes = RevisionNotes(store, folder.metadata_note)
+        notes.note()
         if use is MetadataUse.NODE:  # which has not even a part of the folder for itself
             yield store
             return
-        notes = RevisionNotes(store, folder.metadata_note)
         try:
-            notes.note()
             async with beside(notes.keep):
                 yield store
         finally:  # a stop is a cancellation
@@ -137,7 +137,8 @@ async def open_etcd(
             owner=note.owner,
             tls=etcd_tls(settings),
             password=partial(etcd_password, settings.meta_password_file),
-            revision=note.revision,
+            # Who joined has seen a store, though an earlier release did not note which revision.
+            revision=max(note.revision, int(note.joined)),
             beaten=note.beaten,
             log=log_for_record(settings.wal),
             joins=joins,
