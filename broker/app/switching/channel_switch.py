@@ -17,6 +17,7 @@ import structlog
 from actors import PlannedRestart
 from broker.app.stores.stored_places import Overtaken, StoredPlaces
 from broker.app.switching.log_drivers import LogDrivers, Markers
+from broker.app.switching.switch_pauses import SwitchPauses, grown_s
 from broker.core.cluster.wal_alter import (
     SEGMENTED,
     Alter,
@@ -53,9 +54,6 @@ STEP_S: Final = 0.2
 FEW_BYTES: Final = 64 * 1024
 RECORD_S: Final = 1.0
 """How often the progress of a copy is recorded."""
-RENEW_S: Final = 10.0
-RENEW_S_MAX: Final = 640.0
-"""Between two restarts of a pchannel whose copy fails: what takes writes may refuse ours."""
 AWAY_S_MAX: Final = 600.0
 """A log in Kafka that was switched from is left there when it cannot be emptied for so long."""
 ABORT_S_MAX: Final = 60.0
@@ -97,7 +95,7 @@ class ChannelSwitch:
         self._known: dict[PChannelName, ChannelAlter] = {}
         self._stepped: set[PChannelName] = set()
         """Since the last look."""
-        self._at_s: dict[tuple[str, PChannelName], float] = {}
+        self._pauses = SwitchPauses(now_s)
         self._renewals: Counter[PChannelName] = Counter()
         """Restarts for the place that could not be opened since."""
         self._spoils: Counter[PChannelName] = Counter()
@@ -114,7 +112,7 @@ class ChannelSwitch:
             # What an earlier switch met says nothing about the target of this one.
             self._renewals.clear()
             self._spoils.clear()
-            self._at_s = {}
+            self._pauses.clear()
         if before is None or before.stage is not self._alter.stage:
             notes.info(
                 "switch of the log",
@@ -216,7 +214,9 @@ class ChannelSwitch:
             log.copy = copy  # before the next await: whoever closes the log closes the copy
         # Each time: to begin may have failed half way, or not have been recorded.
         if not channel.begun or not copy.fits:
-            if self._spoils[name] and not self._is_due("begin", name, self._spoil_pause_s(name)):
+            # What spoiled a copy may do so again.
+            spoils = self._spoils[name]
+            if spoils and not self._pauses.is_due("begin", name, grown_s(spoils - 1)):
                 return None
             await copy.begin()
             first_id = copy.checked_id
@@ -249,8 +249,7 @@ class ChannelSwitch:
             log.spent = False
             self._renewals.pop(name, None)
             return opened
-        pause_s = min(RENEW_S * 2.0 ** self._renewals[name], RENEW_S_MAX)
-        if not self._is_due("renew", name, pause_s):
+        if not self._pauses.is_due("renew", name, grown_s(self._renewals[name])):
             return None
         # To remove files frees the room for which an opening would wait.
         if (removes and place == SEGMENTED) or not await driver.why_unwritable(name):
@@ -268,7 +267,7 @@ class ChannelSwitch:
         close = copy.left_bytes <= CLOSE_BYTES
         news = close != before.close or before.trouble
         moved = copy.checked_id != before.checked_id
-        if not (news or (moved and self._is_due("note", name, RECORD_S))):
+        if not (news or (moved and self._pauses.is_due("note", name, RECORD_S))):
             return
         ids = copy.copied_id, copy.checked_id, copy.source.bounds().next_id
         self._known[name] = await self._places.change(
@@ -367,7 +366,7 @@ class ChannelSwitch:
             # Only copies of pchannels that have not switched are compared: the log has it all.
             record = spoiled
             self._spoils[name] += 1
-            self._at_s["begin", name] = self._now_s()
+            self._pauses.begin("begin", name)
         if self._known[name].trouble != text:
             notes.warning("cannot go on with the switch of the log", pchannel=name, why=text)
             with suppress(Overtaken):
@@ -375,21 +374,7 @@ class ChannelSwitch:
                     name, placed.term, self._switch.stage, lambda it: record(it, text)
                 )
 
-    def _spoil_pause_s(self, name: PChannelName) -> float:
-        """Before a copy is begun anew: what spoiled it may do so again."""
-        return min(RENEW_S * 2.0 ** (self._spoils[name] - 1), RENEW_S_MAX)
-
     def _is_long_away(self, name: PChannelName, place: str, s_max: float) -> bool:
         """Whether a Kafka that nobody needs any more has not done its part for so long."""
-        began_s = self._at_s.setdefault(("drop", name), self._now_s())
-        waited_s = self._now_s() - began_s
-        failed_long = bool(self._known[name].trouble) and waited_s > s_max
-        return failed_long and place != SEGMENTED
-
-    def _is_due(self, what: str, name: PChannelName, after_s: float) -> bool:
-        """Whether so much time has passed since this was due last; the first time it is."""
-        last_s = self._at_s.get((what, name))
-        if last_s is not None and self._now_s() - last_s < after_s:
-            return False
-        self._at_s[what, name] = self._now_s()
-        return True
+        waited_s = self._pauses.waited_s("drop", name)
+        return place != SEGMENTED and bool(self._known[name].trouble) and waited_s > s_max

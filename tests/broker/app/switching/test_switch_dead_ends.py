@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from broker.app.switching.channel_switch import ABORT_S_MAX, RENEW_S
+from broker.app.switching.channel_switch import ABORT_S_MAX
+from broker.app.switching.switch_pauses import RENEW_S
 from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
 from broker.model.ids import MessageId, TimeTick
 from broker.model.record import Record

@@ -7,7 +7,8 @@ import pytest
 
 from actors import PlannedRestart
 from broker.app.stores.log_place import CHANNEL_PREFIX, decode_alter, decode_channel
-from broker.app.switching.channel_switch import RENEW_S, RENEW_S_MAX, NextTerm
+from broker.app.switching.channel_switch import NextTerm
+from broker.app.switching.switch_pauses import RENEW_S, RENEW_S_MAX
 from broker.coordinator.records import ALTER_KEY, CLUSTER_KEY, Cluster, encode_cluster
 from broker.core.cluster.wal_alter import SEGMENTED, Alter, AlterStage
 from broker.meta.memory_store import MemoryMetaStore
@@ -349,3 +350,22 @@ async def test_nothing_follows_soon_while_the_target_cannot_be_opened(
             with suppress(NextTerm):
                 soon.append(await process.switch.step(FIRST, process.logs[FIRST], at_rest))
         assert not any(soon), soon
+
+
+async def test_a_target_that_fails_for_weeks_is_tried_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        with monkeypatch.context() as patched:
+            refuse_openings(patched, NotStored("this user may not write"))
+            await process.look()
+            process.switch._renewals.update(dict.fromkeys(NAMES, 2000))
+            process.switch._spoils.update(dict.fromkeys(NAMES, 2000))
+            for _ in range(int(2 * RENEW_S_MAX)):  # a second each
+                await process.look()
+        process.looks += int(RENEW_S_MAX)
+        await process.look()
+        process.looks += int(RENEW_S_MAX)
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        await process.check()
