@@ -251,15 +251,16 @@ class ChannelSwitch:
             return opened
         if not self._pauses.is_due("renew", name, grown_s(self._renewals[name])):
             return None
-        # To remove files frees the room for which an opening would wait.
-        if (removes and place == SEGMENTED) or not await driver.why_unwritable(name):
+        if not await driver.why_unwritable(name):
             self._renewals[name] += 1
-
-            async def restart() -> None:
-                raise NextTerm(f"{name}: the switch of its log goes on at the next term")
-
-            await at_rest(restart)
+            await self._restart(name, at_rest)
         return None
+
+    async def _restart(self, name: PChannelName, at_rest: AtRest) -> None:
+        async def restart() -> None:
+            raise NextTerm(f"{name}: the switch of its log goes on at the next term")
+
+        await at_rest(restart)
 
     async def _note(self, name: PChannelName, log: PlacedLog, copy: LogCopy) -> None:
         """Record how far the copy is, from time to time, and when it has come close."""
@@ -310,12 +311,8 @@ class ChannelSwitch:
         if self._is_long_away(name, alter.source, AWAY_S_MAX):
             await self._leave(name, log, alter.source)
             return True
-        if not alter.leaves_history:
-            if log.retired is None:
-                log.retired = await self._opened(name, log, alter.source, at_rest)
-            if log.retired is None:
-                return False
-            await log.retired.discard()
+        if not alter.leaves_history and not await self._removed(name, log, alter.source, at_rest):
+            return False
         await self._end(name, log)
         return True
 
@@ -329,18 +326,33 @@ class ChannelSwitch:
         if self._is_long_away(name, place, ABORT_S_MAX):
             await self._leave(name, log, place)
             return True
+        if copy is not None and log.retired is None:
+            log.copy, log.retired = None, copy.target
+        try:
+            removed = await self._removed(name, log, place, at_rest)
+        except Unsuitable:
+            log.spent = True  # the next look leaves it there, like one that is away
+            raise
+        if removed:
+            await self._end(name, log)
+        return removed
+
+    async def _removed(
+        self, name: PChannelName, log: PlacedLog, place: str, at_rest: AtRest
+    ) -> bool:
+        """Remove `log.retired`, or what lies at the place while that is None; False: not yet."""
+        if log.place == place:
+            # The metadata names the other one by now: only that may take appends.
+            await self._restart(name, at_rest)
+            return False
         if log.retired is None:
-            log.copy = None
-            try:
-                opened = copy.target if copy else await self._opened(name, log, place, at_rest)
-            except Unsuitable:
-                log.spent = True  # the next look leaves it there, like one that is away
-                raise
-            log.retired = opened
+            driver = await anyio.to_thread.run_sync(self._drivers.at, place)
+            if await driver.remove(name, log.term):
+                return True
+            log.retired = await self._opened(name, log, place, at_rest)
         if log.retired is None:
             return False
         await log.retired.discard()
-        await self._end(name, log)
         return True
 
     async def _leave(self, name: PChannelName, log: PlacedLog, place: str) -> None:

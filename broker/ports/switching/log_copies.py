@@ -45,3 +45,11 @@ class CopyingWal(Wal, Protocol):
         It may be gone afterwards, and damage in it is no error where nothing of it must be read.
         """
         ...
+
+    async def remove(self, channel: PChannelName, term: Term) -> bool:
+        """Discard a log that is not open here, without an opening, and so without room for one.
+
+        False: this driver cannot, and nothing was done. After a WalError it may be tried again at
+        the same term. A fenced owner removes nothing of a newer one.
+        """
+        ...

@@ -89,6 +89,10 @@ class KafkaWal:
         """See `ports.switching.log_copies`. What says whose the topic is must be sound."""
         return await self._opened(channel, term, anew=True)
 
+    async def remove(self, channel: PChannelName, term: Term) -> bool:
+        """See `ports.switching.log_copies`. An opening says whose the topic is."""
+        return False
+
     async def _opened(self, channel: PChannelName, term: Term, *, anew: bool) -> KafkaLog:
         worker = Worker(f"wal-{channel}")
         topic = self._place.topic(channel)

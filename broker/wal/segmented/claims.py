@@ -27,14 +27,21 @@ class Claim:
         self._files, self._folder, self._file = files, folder, file
 
     @classmethod
-    def take(cls, files: Files, folder: str, channel: str, term: Term) -> "Claim":
-        """Fence all lower terms durably; raises Fenced unless `term` is the highest."""
-        _refuse_older(channel, term, newest_term(files.list(folder)))
+    def take(
+        cls, files: Files, folder: str, channel: str, term: Term, *, again: bool = False
+    ) -> "Claim":
+        """Fence all lower terms durably; raises Fenced unless `term` is the highest.
+
+        `again`: whoever calls owns `term`, and may have had the log open at it.
+        """
+        _refuse_older(channel, term, newest_term(files.list(folder)), again=again)
         path = f"{folder}/{term:010d}{_SUFFIX}"
         try:
             file = files.open(path, create=True)
         except FileExistsError:
-            raise Fenced(channel, term, term) from None
+            if not again:
+                raise Fenced(channel, term, term) from None
+            file = files.open(path)
         claim = cls(files, folder, channel, term, file)
         try:
             files.sync_folder(folder)  # durable before any older claim disappears
@@ -95,8 +102,8 @@ def _claimed_term(name: str) -> int:
     return int(digits) if name.endswith(_SUFFIX) and digits.isdecimal() else 0
 
 
-def _refuse_older(channel: str, term: int, newest: int) -> None:
-    if newest >= term:
+def _refuse_older(channel: str, term: int, newest: int, *, again: bool) -> None:
+    if newest > term or (newest == term and not again):
         raise Fenced(channel, term, newest)
 
 

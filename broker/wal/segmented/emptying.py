@@ -28,7 +28,7 @@ def remove_messages(files: Files, folder: str, claim: Claim) -> None:
 
 
 def remove_log(files: Files, folder: str, claim: Claim) -> None:
-    """Remove the folder; the claim goes last."""
+    """Remove the folder; the claim goes last. After an OSError it may be tried again."""
     remove_messages(files, folder, claim)
     files.remove(f"{folder}/{claim.file_name}")
     files.remove_folder(folder)

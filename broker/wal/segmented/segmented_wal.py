@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +11,9 @@ from anyio import to_thread
 
 from broker.model.ids import PChannelName, Term
 from broker.ports.files import Files
-from broker.ports.wal import Corrupt, WriterFailed
-from broker.wal.segmented.claims import Claim
-from broker.wal.segmented.emptying import remove_messages
+from broker.ports.wal import Corrupt, Fenced, WalError, WriterFailed
+from broker.wal.segmented.claims import Claim, newest_term
+from broker.wal.segmented.emptying import remove_log, remove_messages
 from broker.wal.segmented.log import SegmentedLog
 from broker.wal.segmented.log_opening import LogRecovery, RecoveredLog
 from broker.wal.segmented.preallocation import Preallocator
@@ -82,6 +83,32 @@ class SegmentedWal:
         worker = Worker(f"wal-{channel}")
         opened = await worker.run_to_open(opening, Opened.close)
         return SegmentedLog(opened.place, opened.claim, opened.writer, opened.reader, worker)
+
+    async def remove(self, channel: PChannelName, term: Term) -> bool:
+        """See `ports.switching.log_copies`."""
+        await to_thread.run_sync(self.remove_now, channel, term)
+        return True
+
+    def remove_now(self, channel: PChannelName, term: Term) -> None:
+        """`remove`, synchronous."""
+        folder = _folder(channel)
+        try:
+            if not self._files.list(folder):
+                return  # also where the disk takes no writes
+            claim = Claim.take(self._files, folder, channel, term, again=True)
+        except OSError as failure:
+            raise _not_removed(channel, failure) from failure
+        try:
+            remove_log(self._files, folder, claim)
+        except OSError as failure:
+            # Not asked of the claim: that goes before the folder does.
+            with suppress(OSError):
+                newest = newest_term(self._files.list(folder))
+                if newest > term:
+                    raise Fenced(channel, term, newest) from failure
+            raise _not_removed(channel, failure) from failure
+        finally:
+            claim.release()
 
     def warnings(self) -> Sequence[str]:
         return ()
@@ -187,6 +214,11 @@ def _end_of(found: RecoveredLog) -> LogSegment:
     """An empty segment at the end of the recovered log, for `start_segment`."""
     name = SegmentName(found.last_term, found.next_id)
     return LogSegment(name, 0, HEADER_BYTES, found.next_id, found.last_tick, found.last_term)
+
+
+def _not_removed(channel: str, failure: OSError) -> WalError:
+    """No WriterFailed: the log need not be opened again for the next try."""
+    return WalError(f"{channel}: cannot remove segment files, as will be tried again: {failure}")
 
 
 def _folder(channel: str) -> str:

@@ -1,12 +1,16 @@
 """A copy to segment files leaves the disk the room that a node needs to serve."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from broker.app.switching.copy_room import why_no_room
+from broker.app.switching.switch_pauses import RENEW_S_MAX
 from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
 from broker.data_folder import DataFolder
+from broker.model.ids import PChannelName, Term
 from broker.ports.space.disk_room import DiskSpace
 from broker.process_settings import Settings
 from tests.broker.app.switching.test_channel_switch import filled
@@ -56,6 +60,123 @@ async def test_an_abort_removes_the_copy_that_has_filled_the_disk() -> None:
         assert (alter.stage, alter.place) == (AlterStage.ABORTED, KAFKA)
         assert not [*world.files.names]
         assert [process.logs[it].held for it in NAMES] == [False, False]
+        await process.check()
+
+
+def refuse_changes(world: World, *kinds: str, code: int, times: int = 1 << 30) -> None:
+    """Let the disk refuse changes of these kinds from now on, so many times; none given: all."""
+    left = times
+
+    def refuse(kind: str, path: str) -> None:
+        nonlocal left
+        world.step()
+        if left and (not kinds or kind in kinds):
+            left -= 1
+            raise OSError(code, os.strerror(code), path)
+
+    world.files.on_step = refuse
+
+
+def terms_of(process: Process) -> dict[PChannelName, Term]:
+    return {name: it.term for name, it in process.logs.items()}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_an_abort_ends_where_the_disk_took_nothing_of_the_copy(*, read_only: bool) -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        if read_only:
+            refuse_changes(world, code=errno.EROFS)
+        else:
+            world.files.capacity = 0
+        await process.begin(SEGMENTED)
+        terms = terms_of(process)
+        for _ in range(5):
+            await process.look()
+        assert all(await troubles(process))
+        await process.places.abort()
+        assert (await process.until_ended()).stage is AlterStage.ABORTED
+        assert terms == terms_of(process)
+        assert not [*world.files.names]
+        await process.check()
+
+
+async def test_an_abort_ends_where_its_first_try_removed_files_and_others_took_the_room() -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        terms = terms_of(process)
+        for _ in range(3):
+            await process.steps()
+        assert files_of(world)
+        refuse_changes(world, "remove_folder", code=errno.EIO, times=3)
+        await process.places.abort()
+        await process.look()
+        assert not files_of(world)
+        world.files.capacity = 0
+        assert (await process.until_ended()).stage is AlterStage.ABORTED
+        assert terms == terms_of(process)
+        await process.check()
+
+
+async def until_dropping(process: Process) -> None:
+    for _ in range(100):
+        await process.look()
+        alter = await process.places.alter()
+        if alter is not None and alter.stage is AlterStage.DROPPING:
+            return
+    raise AssertionError(await process.places.progress())
+
+
+async def test_a_log_that_was_switched_from_is_removed_from_a_full_disk() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await until_dropping(process)
+    world.files.capacity = 0
+    async with world.process() as process:
+        await process.start()
+        terms = terms_of(process)
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        assert terms == terms_of(process)
+        assert not [*world.files.names]
+        await process.check()
+
+
+async def test_files_that_are_open_as_the_log_are_removed_at_the_next_term_only() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await until_dropping(process)
+        terms = terms_of(process)
+        for log in process.logs.values():
+            log.place = SEGMENTED  # as if the write that switched it had come late
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        assert {name: term + 1 for name, term in terms.items()} == terms_of(process)
+        assert not [*world.files.names]
+        await process.check()
+
+
+async def test_a_disk_that_removes_nothing_restarts_no_pchannel_whose_log_is_in_kafka() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await until_dropping(process)
+        terms = terms_of(process)
+        refuse_changes(world, code=errno.EROFS)
+        for _ in range(int(RENEW_S_MAX)):  # a second each
+            await process.look()
+        assert all("Read-only file system" in it for it in await troubles(process))
+        assert files_of(world)
+        world.files.on_step = world.step
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        assert terms == terms_of(process)
+        assert not [*world.files.names]
         await process.check()
 
 

@@ -156,6 +156,9 @@ class MemoryTopics:
     async def open_anew(self, channel: PChannelName, term: Term) -> KafkaLog:
         return self._log(channel, self.open_now(channel, term, anew=True))
 
+    async def remove(self, channel: PChannelName, term: Term) -> bool:
+        return False
+
     def _log(self, channel: PChannelName, opened: OpenedTopic) -> KafkaLog:
         return KafkaLog(
             opened,
