@@ -61,7 +61,6 @@ ABORT_S_MAX: Final = 60.0
 
 notes = structlog.get_logger("tidemark")
 
-
 Settled = Callable[[], Awaitable[None]]
 
 
@@ -178,12 +177,18 @@ class ChannelSwitch:
 
     async def _copy_some(self, name: PChannelName, log: PlacedLog, at_rest: AtRest) -> bool:
         """Go on with the copy for a moment; False if there is none before the next term."""
-        # First, and each time: a copy must not take the room of what serves.
-        await anyio.to_thread.run_sync(self._drivers.check_room, self._switch.target)
+        if log.copy is None and not self._known[name].begun:
+            # What lies there is of no use, and may be what takes the room.
+            if not await self._may_remove(name, log, self._switch.target, at_rest):
+                return False
+            await self._drivers.remove(self._switch.target, name, log.term)
+            await anyio.to_thread.run_sync(self._drivers.check_room, self._switch.target)
         await log.hold()
         copy = await self._copy_of(name, log, at_rest)
         if copy is None:
             return False
+        # Each time, but behind a begin, which may free some: the rest is for what serves.
+        await anyio.to_thread.run_sync(self._drivers.check_room, self._switch.target)
         until_s, steps = self._now_s() + STEP_S, 0
         while not copy.is_whole and self._now_s() < until_s:
             if steps >= 2 and copy.left_bytes < FEW_BYTES:
@@ -279,9 +284,7 @@ class ChannelSwitch:
         """Let the copy take the appends. Called while nobody appends."""
         async with log.turn:
             copy = log.copy
-            if copy is None:
-                return
-            if not await copy.rest():
+            if copy is None or not await copy.rest():
                 return
             # The records of others, of older terms, are behind: its own segments begin here.
             await copy.target.seal()
@@ -341,19 +344,24 @@ class ChannelSwitch:
         self, name: PChannelName, log: PlacedLog, place: str, at_rest: AtRest
     ) -> bool:
         """Remove `log.retired`, or what lies at the place while that is None; False: not yet."""
-        if log.place == place:
-            # The metadata names the other one by now: only that may take appends.
-            await self._restart(name, at_rest)
+        if not await self._may_remove(name, log, place, at_rest):
             return False
         if log.retired is None:
-            driver = await anyio.to_thread.run_sync(self._drivers.at, place)
-            if await driver.remove(name, log.term):
+            if await self._drivers.remove(place, name, log.term):
                 return True
             log.retired = await self._opened(name, log, place, at_rest)
         if log.retired is None:
             return False
         await log.retired.discard()
         return True
+
+    async def _may_remove(
+        self, name: PChannelName, log: PlacedLog, place: str, at_rest: AtRest
+    ) -> bool:
+        """Whether the open log lies elsewhere, as the metadata says; if not, it opens anew."""
+        if log.place == place:
+            await self._restart(name, at_rest)
+        return log.place != place
 
     async def _leave(self, name: PChannelName, log: PlacedLog, place: str) -> None:
         """End without a log of no use, which cannot be emptied."""

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol, Self
 
+from anyio import to_thread
+
 from broker.app.process_errors import CannotStart
+from broker.model.ids import PChannelName, Term
 from broker.ports.switching.log_copies import CopyingWal
 from broker.ports.wal import WalError, WriterFailed
 
@@ -57,6 +60,11 @@ class LogDrivers:
         why = self._no_room(place)
         if why:
             raise NoRoom(why)
+
+    async def remove(self, place: str, channel: PChannelName, term: Term) -> bool:
+        """See `CopyingWal.remove`."""
+        driver = await to_thread.run_sync(self.at, place)
+        return await driver.remove(channel, term)
 
     def at(self, place: str) -> CopyingWal:
         """The driver of a place; for any thread. WriterFailed where there can be none here."""

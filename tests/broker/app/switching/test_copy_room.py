@@ -7,20 +7,28 @@ from pathlib import Path
 import pytest
 
 from broker.app.switching.copy_room import why_no_room
-from broker.app.switching.switch_pauses import RENEW_S_MAX
+from broker.app.switching.switch_pauses import RENEW_S, RENEW_S_MAX
 from broker.core.cluster.wal_alter import SEGMENTED, AlterStage
 from broker.data_folder import DataFolder
 from broker.model.ids import PChannelName, Term
+from broker.model.retention.policy import Retention
 from broker.ports.space.disk_room import DiskSpace
 from broker.process_settings import Settings
+from broker.wal.alter.log_copy import CopyDiffers, LogCopy
 from tests.broker.app.switching.test_channel_switch import filled
+from tests.broker.app.switching.test_switch_dead_ends import copied_until, damage_headers
 from tests.broker.app.switching.wal_world import KAFKA, NAMES, Process, World
+from tests.contracts.wal_drivers import SMALL
 
 FULL = "the disk has too little room"
 
 
 def files_of(world: World) -> list[str]:
     return [it for it in world.files.names if it.endswith(".log")]
+
+
+def bytes_of(world: World) -> int:
+    return sum(len(world.files.names[it].cached) for it in files_of(world))
 
 
 async def troubles(process: Process) -> set[str]:
@@ -178,6 +186,94 @@ async def test_a_disk_that_removes_nothing_restarts_no_pchannel_whose_log_is_in_
         assert terms == terms_of(process)
         assert not [*world.files.names]
         await process.check()
+
+
+async def goes_on_with_room(process: Process) -> None:
+    process.world.no_room = ""
+    assert (await process.until_ended()).stage is AlterStage.DONE
+    await process.check()
+
+
+async def test_a_history_that_takes_the_room_of_the_copy_is_removed() -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA, leaves_history=True)
+        assert (await process.until_ended()).stage is AlterStage.DONE
+        assert files_of(world)
+        world.no_room = FULL
+        await process.begin(SEGMENTED)
+        terms = terms_of(process)
+        for _ in range(3):
+            await process.look()
+        assert not files_of(world)
+        assert not any(it.held for it in process.logs.values()), "nothing needs it yet"
+        assert await troubles(process) == {FULL}
+        await goes_on_with_room(process)
+        assert terms == terms_of(process)
+
+
+async def test_a_copy_that_differs_and_takes_the_room_is_begun_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled(KAFKA)
+
+    async def differ(_: LogCopy) -> None:
+        raise CopyDiffers(1, "message 1 is another one")
+
+    async with world.process() as process:
+        await process.start()
+        for name in NAMES:
+            await process.append(name, 60, size=150)
+        await process.begin(SEGMENTED)
+        await copied_until(process, AlterStage.SWITCHING)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogCopy, "step", differ)
+            await process.look()
+        before = bytes_of(world)
+        world.no_room = FULL
+        for _ in range(int(2 * RENEW_S)):
+            await process.look()
+        assert all(it.begun for it in (await process.places.progress()).channels.values())
+        assert await troubles(process) == {FULL}
+        assert bytes_of(world) == len(NAMES) * SMALL.opening_bytes < before
+        await goes_on_with_room(process)
+
+
+async def test_a_copy_that_does_not_open_and_takes_the_room_is_removed() -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(SEGMENTED)
+        await copied_until(process, AlterStage.SWITCHING)
+    damage_headers(world)
+    world.no_room = FULL
+    async with world.process() as process:
+        await process.start()
+        for _ in range(int(2 * RENEW_S)):
+            await process.look()
+        assert not files_of(world)
+        await goes_on_with_room(process)
+
+
+async def test_a_copy_that_fits_no_more_and_takes_the_room_is_begun_anew() -> None:
+    world = await filled(KAFKA)
+    async with world.process() as process:
+        await process.start()
+        for name in NAMES:
+            await process.append(name, 60, size=150)
+        await process.begin(SEGMENTED)
+        await copied_until(process, AlterStage.SWITCHING)
+        before = bytes_of(world)
+        for name, log in process.logs.items():
+            # As an owner that did not know of the switch would have done.
+            world.acknowledged[name].clear()
+            await log.driver.seal()
+            await log.driver.truncate(log.bounds().next_id, Retention(bytes_max=1), 0)
+        world.no_room = FULL
+        await process.look()
+        assert bytes_of(world) == len(NAMES) * SMALL.opening_bytes < before
+        await goes_on_with_room(process)
 
 
 @pytest.mark.parametrize(
