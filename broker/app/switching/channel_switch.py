@@ -323,10 +323,8 @@ class ChannelSwitch:
         """Forget the copy. One in a Kafka that is away stays: the next switch empties it."""
         log.release()  # nothing is copied from it any more
         place, copy = self._switch.target, log.copy
-        if copy is None and place != SEGMENTED and log.spent:
-            await self._end(name, log)
-            return True
-        if self._is_long_away(name, place, ABORT_S_MAX):
+        gone = copy is None and place != SEGMENTED and log.spent
+        if gone or self._is_long_away(name, place, ABORT_S_MAX):
             await self._leave(name, log, place)
             return True
         if copy is not None and log.retired is None:

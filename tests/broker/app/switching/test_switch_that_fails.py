@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from actors import PlannedRestart
 from broker.app.stores.log_place import CHANNEL_PREFIX, decode_alter, decode_channel
@@ -288,8 +289,29 @@ async def test_an_abort_ends_and_lets_go_of_the_logs_whatever_the_target_refuses
         for _ in range(5):
             await process.look()
         await process.places.abort()
-        assert (await process.until_ended()).stage is AlterStage.ABORTED
+        with capture_logs() as told:
+            assert (await process.until_ended()).stage is AlterStage.ABORTED
         assert [process.logs[it].held for it in NAMES] == [False, False]
+        left = [it["event"] for it in told if "may be left in kafka://a:1/tides" in it["event"]]
+        assert len(left) == len(NAMES)
+        assert all(RETENTION_CHANGED in it for it in left)
+
+
+async def test_an_abort_tells_of_a_copy_that_it_leaves_in_a_kafka_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled(SEGMENTED)
+    async with world.process() as process:
+        await process.start()
+        await process.begin(KAFKA)
+        await process.steps()
+        world.away = True
+        await process.places.abort()
+        with capture_logs() as told:
+            assert (await process.until_ended(appends=False)).stage is AlterStage.ABORTED
+        left = [it["event"] for it in told if "may be left in kafka://a:1/tides" in it["event"]]
+        assert len(left) == len(NAMES)
+        assert all("Kafka is away" in it for it in left)
 
 
 async def test_what_an_earlier_switch_met_delays_no_later_one(
