@@ -96,7 +96,7 @@ class KafkaWriter:
         view = self.view
         check_append(records, view.next_id, view.last_tick, self.term)
         if view.active.size_bytes >= self._segment_bytes:
-            self._seal()
+            self.seal()
             view = self.view
         view = self._store_parts(view, records)
         if when_written is not None:
@@ -112,7 +112,7 @@ class KafkaWriter:
         self._refuse_final()
         view = self.view
         if view.active.size_bytes >= self._segment_bytes:
-            self._seal()
+            self.seal()
             view = self.view
         after = view.next_id, view.last_tick, view.last_term
         entries = copied_entries(records, after, (until_id, until_tick))
@@ -126,7 +126,7 @@ class KafkaWriter:
         self._refuse_final()
         self._store_state(emptied_view(first_id, removed_tick))
         with suppress(WalError):
-            # The state counts without it; the next `seal`, `truncate` or `discard` tries again.
+            # The state counts without it, and the next `truncate` or `discard` tries again.
             self._give_back_prefix(self.view.needed_from)
 
     def discard(self) -> None:
@@ -141,13 +141,6 @@ class KafkaWriter:
     def seal(self) -> None:
         """Start a new segment unless the active one is empty."""
         self._refuse_final()
-        self._seal()
-        # A copy is sealed at its end: where retention keeps all, nobody truncates it later.
-        if self._begins_at < self.view.needed_from:
-            with suppress(WalError):
-                self._give_back_prefix(self.view.needed_from)
-
-    def _seal(self) -> None:
         sealed = self.view.sealed_now()
         if sealed is not self.view:
             self._store_state(sealed)

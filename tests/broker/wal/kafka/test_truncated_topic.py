@@ -118,32 +118,6 @@ async def test_what_kafka_did_not_delete_when_a_copy_began_retention_deletes_lat
     await log.close()
 
 
-@pytest.mark.parametrize("failing", [1, 2])
-async def test_what_kafka_did_not_delete_when_a_copy_began_is_deleted_at_its_end(
-    failing: int,
-) -> None:
-    failures = ["refused"] * failing
-
-    def step(what: str) -> None:
-        if what == "delete" and failures:
-            failures.pop()
-            raise Unavailable("Kafka does not answer")
-
-    wal = MemoryTopics(SMALL, step=step)
-    topic = await filled(wal)
-    begun = topic.high
-    log = await wal.open(CHANNEL, Term(2))
-    await log.begin_anew(MessageId(1), TimeTick(0))
-    copies = group(1, 40, size=900)
-    for record in copies:
-        await log.append_copies([record], record.next_id, record.last_tick)
-    assert (topic.low, len(failures)) == (0, failing - 1), "a copy that grows asks for nothing"
-    await log.seal()
-    assert await read_all(log) == copies
-    assert (topic.low > begun) is (failing == 1)
-    await log.close()
-
-
 async def test_a_topic_trimmed_by_hand_is_opened_by_who_needs_nothing_of_it() -> None:
     wal = topics_of()
     topic = await filled(wal)
