@@ -37,7 +37,6 @@ from broker.etcd.told_changes import ToldChanges
 from broker.etcd.write_places import WritePlace, Writers
 from broker.ports.meta import Conflict, MetaEntry, MetaError, WriteUnconfirmed
 from broker.ports.meta_writes import check_list, check_write
-from broker.transport.codec import WireMessage
 from broker.transport.tls import ClientTls
 from schemas.generated.etcdserverpb import (
     KeyValue,
@@ -58,7 +57,6 @@ READS_MAX = 64
 ATTEMPTS_MAX = 3
 """Of a list whose revision was compacted away, of a write whose lease has ended, of an opening."""
 
-A = TypeVar("A", bound=WireMessage)
 T = TypeVar("T")
 
 
@@ -157,7 +155,7 @@ class EtcdMetaStore:
             found: list[tuple[bytes, int]] = []
             for start in range(0, len(encoded), PAGE):
                 request = read_request(encoded[start : start + PAGE])
-                found += found_in(await self._call(TXN, request, TxnResponse))
+                found += found_in(await self._members.answered(TXN, request, TxnResponse))
             return [MetaEntry(value, at) if at else None for value, at in found]
 
         return await self._read(read)
@@ -328,7 +326,7 @@ class EtcdMetaStore:
         while start < end and len(found) < limit:
             size = min(PAGE, limit - len(found))
             request = RangeRequest(key=start, range_end=end, limit=size, revision=revision)
-            page = await self._call(RANGE, request, RangeResponse)
+            page = await self._members.answered(RANGE, request, RangeResponse)
             found += page.kvs
             if not page.more or not page.kvs:
                 break
@@ -336,17 +334,13 @@ class EtcdMetaStore:
             revision = revision or (page.header.revision if page.header is not None else 0)
         return found
 
-    async def _call(self, path: str, request: WireMessage, answer: type[A]) -> A:
-        try:
-            return await self._members.call(path, request, answer)
-        except Unanswered as failure:
-            raise MetaError(str(failure)) from failure
-
     async def _prepare(self, owner: str, seen: int, beaten: int, log: str, *, joins: bool) -> None:
         """Check the record of the store, and bring it up to date."""
         place = self._members.place
         for _ in range(ATTEMPTS_MAX):
-            answer = await self._call(RANGE, RangeRequest(key=self._keys.store), RangeResponse)
+            answer = await self._members.answered(
+                RANGE, RangeRequest(key=self._keys.store), RangeResponse
+            )
             revision = answer.header.revision if answer.header is not None else 0
             now = StoreRecord(owner, self._members.cluster_id, revision, log)
             before = answer.kvs[0] if answer.kvs else None
@@ -369,13 +363,15 @@ class EtcdMetaStore:
                 success=[RequestOp(request_put=put)],
             )
             # Once more when another process was first; this is also how a lost answer ends.
-            if (await self._call(TXN, request, TxnResponse)).succeeded:
+            if (await self._members.answered(TXN, request, TxnResponse)).succeeded:
                 break
         # Else each time somebody who may open it was first, so the record is as new.
         self.owner = now.owner
 
     async def _has_beat(self) -> bool:
-        answer = await self._call(RANGE, RangeRequest(key=self._keys.beat), RangeResponse)
+        answer = await self._members.answered(
+            RANGE, RangeRequest(key=self._keys.beat), RangeResponse
+        )
         return bool(answer.kvs)
 
     def _check_open(self) -> None:

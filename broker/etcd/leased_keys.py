@@ -1,7 +1,7 @@
 """Keys in etcd that stand there while a process runs: under a lease that it renews."""
 
 from collections.abc import Mapping
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import anyio
 
@@ -9,7 +9,6 @@ from broker.etcd.etcd_errors import LeaseGone, Unanswered
 from broker.etcd.members import Members
 from broker.etcd.requests import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, TXN
 from broker.ports.meta import MetaError
-from broker.transport.codec import WireMessage
 from schemas.generated.etcdserverpb import (
     LeaseGrantRequest,
     LeaseGrantResponse,
@@ -27,8 +26,6 @@ TTL_S: Final = 10
 """How long the keys of a process that died stay; longer than an election of etcd's takes."""
 RENEWALS_PER_LEASE: Final = 5
 CLOSE_S: Final = 1.0
-
-A = TypeVar("A", bound=WireMessage)
 
 
 class LeasedKeys:
@@ -83,14 +80,14 @@ class LeasedKeys:
         # A stream of one request: etcd answers it, and ends when the requests have ended.
         request = LeaseKeepAliveRequest(id=self._lease)
         try:
-            answer = await self._call(LEASE_KEEP_ALIVE, request, LeaseKeepAliveResponse)
+            answer = await self._members.answered(LEASE_KEEP_ALIVE, request, LeaseKeepAliveResponse)
         except LeaseGone:
             return False
         return answer.ttl > 0
 
     async def _put(self) -> None:
         request = LeaseGrantRequest(ttl=self._ttl_s)
-        granted = await self._call(LEASE_GRANT, request, LeaseGrantResponse)
+        granted = await self._members.answered(LEASE_GRANT, request, LeaseGrantResponse)
         # Known from now on, so that leaving takes away what a lost answer leaves behind.
         self._lease = granted.id
         await self._put_under(granted.id)
@@ -99,12 +96,6 @@ class LeasedKeys:
     async def _put_under(self, lease: int) -> None:
         puts = [PutRequest(key=key, value=it, lease=lease) for key, it in self._puts.items()]
         # Sent twice it does no harm: the keys are of this process alone.
-        await self._call(
+        await self._members.answered(
             TXN, TxnRequest(success=[RequestOp(request_put=it) for it in puts]), TxnResponse
         )
-
-    async def _call(self, path: str, request: WireMessage, answer: type[A]) -> A:
-        try:
-            return await self._members.call(path, request, answer)
-        except Unanswered as failure:
-            raise MetaError(str(failure)) from failure

@@ -175,6 +175,13 @@ class Members:
         self.revision = 0
         """The highest one seen."""
 
+    async def answered(self, path: str, request: WireMessage, answer: type[A]) -> A:
+        """`call` for those to whom no answer is a failure like others. Raises MetaError."""
+        try:
+            return await self.call(path, request, answer)
+        except Unanswered as failure:
+            raise MetaError(str(failure)) from failure
+
     async def call(
         self,
         path: str,

@@ -135,7 +135,7 @@ class AnnouncedSession(LeasedKeys):
             raise SessionTaken(f"{self._key.decode()} in etcd is of a newer process at {address}")
 
     async def _read(self, key: bytes) -> KeyValue | None:
-        answer = await self._call(RANGE, RangeRequest(key=key), RangeResponse)
+        answer = await self._members.answered(RANGE, RangeRequest(key=key), RangeResponse)
         found: Sequence[KeyValue] = answer.kvs
         return found[0] if found else None
 
@@ -147,7 +147,7 @@ class AnnouncedSession(LeasedKeys):
             compare=[at_revision(key, 0 if found is None else found.mod_revision)],
             success=[RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))],
         )
-        return (await self._call(TXN, request, TxnResponse)).succeeded
+        return (await self._members.answered(TXN, request, TxnResponse)).succeeded
 
     def _busy(self, key: bytes) -> MetaError:
         return MetaError(f"{key.decode()} in etcd was changed {ATTEMPTS_MAX} times meanwhile")

@@ -1,14 +1,12 @@
 """Where the log is, as the record of a store in etcd says."""
 
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
-from broker.etcd.etcd_errors import Unanswered
 from broker.etcd.members import Members
 from broker.etcd.requests import RANGE, TXN, at_revision
 from broker.etcd.store_record import StoreRecord
 from broker.ports.meta import MetaError
-from broker.transport.codec import WireMessage
 from schemas.generated.etcdserverpb import (
     PutRequest,
     RangeRequest,
@@ -19,8 +17,6 @@ from schemas.generated.etcdserverpb import (
 )
 
 ATTEMPTS_MAX: Final = 3
-
-A = TypeVar("A", bound=WireMessage)
 
 
 class RecordedLog:
@@ -45,7 +41,7 @@ class RecordedLog:
                 compare=[at_revision(put.key, revision)],
                 success=[RequestOp(request_put=put)],
             )
-            if (await self._call(TXN, request, TxnResponse)).succeeded:
+            if (await self._members.answered(TXN, request, TxnResponse)).succeeded:
                 return
         cause = "others write the record of the store again and again"
         raise MetaError(f"{self._members.place}: {cause}")
@@ -53,13 +49,7 @@ class RecordedLog:
     async def _record(self) -> tuple[StoreRecord, int]:
         """The record of the store, and its revision."""
         place = self._members.place
-        answer = await self._call(RANGE, RangeRequest(key=self._key), RangeResponse)
+        answer = await self._members.answered(RANGE, RangeRequest(key=self._key), RangeResponse)
         if not answer.kvs:
             raise MetaError(f"{place}: the record of the store is gone")
         return StoreRecord.decoded(answer.kvs[0].value, place), answer.kvs[0].mod_revision
-
-    async def _call(self, path: str, request: WireMessage, answer: type[A]) -> A:
-        try:
-            return await self._members.call(path, request, answer)
-        except Unanswered as failure:
-            raise MetaError(str(failure)) from failure

@@ -4,11 +4,9 @@ etcd's own revision does not always show it: `etcdutl snapshot restore --bump-re
 higher than it ever was. But each key keeps the revision that it has in the backup.
 """
 
-from broker.etcd.etcd_errors import Unanswered
 from broker.etcd.members import Members
 from broker.etcd.requests import TXN, at_revision, found_in
 from broker.etcd.store_record import lost_beat
-from broker.ports.meta import MetaError
 from schemas.generated.etcdserverpb import (
     PutRequest,
     RangeRequest,
@@ -40,10 +38,7 @@ class StoreBeat:
             success=[RequestOp(request_put=PutRequest(key=self._key))],
             failure=[RequestOp(request_range=RangeRequest(key=self._key))],
         )
-        try:
-            answer = await self._members.call(TXN, request, TxnResponse)
-        except Unanswered as failure:
-            raise MetaError(str(failure)) from failure
+        answer = await self._members.answered(TXN, request, TxnResponse)
         if answer.succeeded:
             self.seen = answer.header.revision if answer.header is not None else seen
             return
